@@ -8,7 +8,6 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -21,6 +20,7 @@ from refold.infrastructure.cli import metrics
 from refold.infrastructure.cli.metrics import address_of, metrics_served
 from refold.infrastructure.cli.run_worker import WorkerLog
 from tests.cli.running import refold, started
+from tests.support.effort import projections_counted
 from tests.support.waiting import soon
 
 ANYWHERE = ("127.0.0.1", 0)
@@ -66,14 +66,7 @@ def test_what_a_worker_is_behind(store: package.Store) -> None:
 
 def test_rows_are_counted_where_they_are_shown(store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The look for health, and the log of the worker, would read all rows each time, and show no number."""
-    counted: list[str] = []
-    count = type(store._projections).count
-
-    def noted(rows: Any, projection: Any) -> int:
-        counted.append(projection.name)
-        return count(rows, projection)
-
-    monkeypatch.setattr(type(store._projections), "count", noted)
+    counted = projections_counted(store, monkeypatch)
     worker_log = WorkerLog(store, ["catalogue", "rollup"])
     store.contexts()
     with metrics_served(store, ["catalogue", "rollup"], ANYWHERE) as url:

@@ -10,6 +10,7 @@ import pytest
 import refold
 from refold.infrastructure.queries.origins import first_events
 from refold.infrastructure.views import contexts
+from tests.support.effort import projections_counted
 
 from .asking import Asked
 
@@ -53,14 +54,7 @@ def test_the_rows_of_one_projection_are_counted(monkeypatch: pytest.MonkeyPatch)
     """A page of its rows has its status, and not that of all others, whose rows a database would read to count them."""
     with refold.open(":memory:") as store:
         store.chat("x")
-        counted: list[str] = []
-        count = type(store._projections).count
-
-        def noted(rows: Any, projection: Any) -> int:
-            counted.append(projection.name)
-            return count(rows, projection)
-
-        monkeypatch.setattr(type(store._projections), "count", noted)
+        counted = projections_counted(store, monkeypatch)
         answer = Asked(store)("projection", name="catalogue")
 
     assert (answer["projection"]["rows"], len(answer["rows"]), counted) == (1, 1, ["catalogue"])

@@ -1,6 +1,6 @@
 """
-How much work something is, in calls rather than in seconds, the same on a busy machine; how much to take; and what
-others do in its middle.
+How much work something is, in calls or rows rather than in seconds, the same on a busy machine; how much to take; and
+what others do in its middle.
 """
 
 import os
@@ -10,6 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
+
+import pytest
+
+import refold
 
 # Whether tests take hours, as in scripts/soak, to draw more.
 IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
@@ -43,6 +47,33 @@ def calls_of(work: Callable[[], Any]) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+def rows_read(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return a list that gets each row of a projection that is read by the beginning of its key, from now on."""
+    rows_under = store._projections.rows_under
+    read: list[Any] = []
+
+    def noted(*asked: Any) -> list[Any]:
+        found = rows_under(*asked)
+        read.extend(found)
+        return found
+
+    monkeypatch.setattr(store._projections, "rows_under", noted)
+    return read
+
+
+def projections_counted(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets the name of each projection whose rows are counted, from now on."""
+    rows, counted = type(store._projections), list[str]()
+    count = rows.count
+
+    def noted(kept: Any, projection: Any) -> int:
+        counted.append(projection.name)
+        return count(kept, projection)
+
+    monkeypatch.setattr(rows, "count", noted)
+    return counted
 
 
 @contextmanager

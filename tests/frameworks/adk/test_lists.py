@@ -1,11 +1,10 @@
 """Lists of sessions: what they read of a large store."""
 
-from typing import Any
-
 import pytest
 
 import refold
 from refold.adk import RefoldSessionService
+from tests.support.effort import rows_read
 
 
 async def test_a_list_reads_no_sessions_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,15 +14,7 @@ async def test_a_list_reads_no_sessions_of_others(monkeypatch: pytest.MonkeyPatc
         for app, user in (("a", "u"), ("a", "u2"), ("ab", "u")):
             for session in ("s1", "s2"):
                 await service.create_session(app_name=app, user_id=user, session_id=session)
-        rows_under = store._projections.rows_under
-        read: list[Any] = []
-
-        def noted(*asked: Any) -> list[Any]:
-            found = rows_under(*asked)
-            read.extend(found)
-            return found
-
-        monkeypatch.setattr(store._projections, "rows_under", noted)
+        read = rows_read(store, monkeypatch)
 
         mine = (await service.list_sessions(app_name="a", user_id="u")).sessions
         assert ([one.id for one in mine], len(read)) == (["s1", "s2"], 4)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import refold
 from refold.claude import RefoldSessions
 from refold.domain.errors import InvalidInputError
+from tests.support.effort import rows_read
 
 KEY: SessionKey = {"project_key": "-home-mia", "session_id": "s1"}
 SUB: SessionKey = {**KEY, "subpath": "subagents/agent-1"}
@@ -279,15 +280,7 @@ async def test_lists_read_no_other_sessions(monkeypatch: pytest.MonkeyPatch) -> 
                 for rest in ({}, {"subpath": "a"}):
                     key: Any = {"project_key": project, "session_id": session, **rest}
                     await sessions.append(key, [QUESTION])
-        rows_under = store._projections.rows_under
-        read: list[Any] = []
-
-        def noted(*asked: Any) -> list[Any]:
-            found = rows_under(*asked)
-            read.extend(found)
-            return found
-
-        monkeypatch.setattr(store._projections, "rows_under", noted)
+        read = rows_read(store, monkeypatch)
 
         listed = await sessions.list_sessions("-home-mia")
         assert ([one["session_id"] for one in listed], len(read)) == (["s1", "s11"], 4)

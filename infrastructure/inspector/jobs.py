@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ...domain.concurrency.locks import locked, synchronized
+from ...domain.concurrency.locks import synchronized
 from ...domain.errors import InvalidInputError, NotFoundError, ProjectionError, RefoldError
 from ...domain.log.gate import gate_of
 from ..projecting.rebuild import RebuildReport
@@ -36,17 +36,17 @@ PROBLEMS_MAX = 200
 # How long the end of the server waits for jobs to stop at the end of their page.
 END_SECONDS = 1.0
 
-State = Literal["running", "done", "stopped", "failed", "discarded"]
-Result = tuple[bool, Shape]
+State = Literal["running", "done", "stopped", "failed"]
+Result = tuple[bool, Shape | None]
 Work = Callable[[Progress, Stop], Result]
 
 
 class Job:
     """A job: its kind, its state, its progress, and its report or its error when it is over."""
 
-    def __init__(self, name: str, kind: str, *, state: State = "running") -> None:
+    def __init__(self, name: str, kind: str) -> None:
         self.name, self.kind, self.id = name, kind, token_urlsafe(6)
-        self.state = state
+        self.state: State = "running"
         self.progress: RebuildProgress | None = None
         self.report: Shape | None = None
         self.error: Shape | None = None
@@ -89,9 +89,9 @@ class Jobs:
         if self._heard is not None:
             self._heard(done, total)
 
-    def start(self, name: str, kind: str, work: Work) -> Shape:
+    def start(self, name: str, kind: str, work: Work, *, wait: bool = False) -> Shape:
         """
-        Begin a job in a thread of its own.
+        Begin a job in a thread of its own, and `wait` for the end of one that is short.
 
         Raises:
             InvalidInputError: one of this name is running.
@@ -100,8 +100,10 @@ class Jobs:
         # In the context of the request, which says who acts. The thread ends with the process: nothing is lost then.
         run = copy_context().run
         job.thread = threading.Thread(target=run, args=(self._run, job, work), name=f"refold {kind}", daemon=True)
-        self._put(job, "wait for its end, or cancel it")
+        self._put(job)
         job.thread.start()
+        if wait:
+            job.thread.join()
         return job.shape()
 
     def _run(self, job: Job, work: Work) -> None:
@@ -122,16 +124,13 @@ class Jobs:
             self._change(job, state="done" if is_done else "stopped", report=report)
 
     @synchronized
-    def _put(self, job: Job, remedy: str) -> None:
+    def _put(self, job: Job) -> None:
         """Keep a job in the place of the one before it, which must have ended."""
-        self._require_ended(job.name, remedy)
+        before = self._jobs.get(job.name)
+        if before is not None and before.state == "running":
+            raise InvalidInputError(f"a {before.kind} of {job.name} is running: wait for its end, or cancel it")
         self._jobs[job.name] = job
         self._count(job)
-
-    def _require_ended(self, name: str, remedy: str) -> None:
-        before = self._jobs.get(name)
-        if before is not None and before.state == "running":
-            raise InvalidInputError(f"a {before.kind} of {name} is running: {remedy}")
 
     @synchronized
     def _change(self, /, job: Job, **values: Any) -> None:
@@ -171,20 +170,6 @@ class Jobs:
             raise NotFoundError(f"there is no job for {name!r}")
         job.stop.set()
         self._count(job)
-        return job.shape()
-
-    def discard(self, name: str) -> Shape:
-        """
-        Drop the new rows that a rebuild left.
-
-        Raises:
-            InvalidInputError: it is still running.
-            StorageBusyError: another process is rebuilding it.
-        """
-        locked(self._lock, self._require_ended, name, "cancel it first")
-        self.store.discard_rebuild(name)
-        job = Job(name, "rebuild", state="discarded")
-        self._put(job, "cancel it first")
         return job.shape()
 
     @synchronized
@@ -248,6 +233,16 @@ def _check(jobs: Jobs, given: Parameters) -> Shape:
     )
 
 
+def _discard(jobs: Jobs, given: Parameters) -> Shape:
+    name = _projection(jobs, given)
+
+    def work(progress: Progress, stop: Stop) -> Result:
+        jobs.store.discard_rebuild(name)
+        return True, None
+
+    return jobs.start(name, "discard", work, wait=True)
+
+
 def _outcome(report: RebuildReport) -> Result:
     return report.is_done, report_shape(report)
 
@@ -276,9 +271,7 @@ TASKS: dict[str, Action] = {
         {**NAME, "restart": "1: begin at the first event, where an earlier rebuild left rows"},
     ),
     "swap": Action(_swap, "Put the new rows of a projection in the place of those in use.", NAME),
-    "discard": Action(
-        lambda jobs, given: jobs.discard(_projection(jobs, given)), "Drop the new rows of a projection.", NAME,
-    ),
+    "discard": Action(_discard, "Drop the new rows of a projection.", NAME),
     "check": Action(
         _check, "Begin to compare the rows of a projection with those that the events give; nothing is changed.", NAME,
         needs_token=False,

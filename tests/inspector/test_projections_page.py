@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import Browser, Locator, Route, expect
 
 import refold
 from refold.domain.errors import DamagedError
@@ -169,10 +169,18 @@ def test_what_fails_says_why(watched: Watched, store: refold.Store, monkeypatch:
     monkeypatch.setattr(store._projections, "walk", torn)
     press(row, "Rebuild usage")
     expect(row).to_contain_text("The rows in use cannot be compared: the table of usage")
+    answered: list[str] = []
+    held: list[Route] = []
+    watched.page.on("requestfinished", lambda request: answered.append(request.url.rpartition("/")[2]))
+    # The first of two requests is slow, and is still the first.
+    watched.page.route("**/api/discard", lambda route: held.append(route))
     press(row, "Discard")
     press(row, "Compare usage")
+    watched.page.wait_for_timeout(100)
+    held.pop().continue_()
     expect(row).to_contain_text("failed")
     expect(row).to_contain_text("it is torn")
+    assert [path for path in answered if path in ("discard", "check")] == ["discard", "check"]
 
 
 def test_a_projection_has_a_page_of_its_own(watched: Watched, store: refold.Store) -> None:

@@ -8,7 +8,7 @@ const STORE = "*";
 const VALUE_MAX = 240;
 const HEADS = [["Projection"], ["Schema", "number"], ["Rows", "number"], ["Position", "number"], ["Behind", "number"],
   ["Events/s", "number"], ["Worker"], ["", "number"]];
-const DOING = { rebuild: "Making new rows beside those in use", swap: "Putting the new rows in place", check: "Comparing", verify: "Checking the store" };
+const DOING = { rebuild: "Making new rows beside those in use", swap: "Putting the new rows in place", discard: "Dropping the new rows", check: "Comparing", verify: "Checking the store" };
 
 export async function screen(place) {
   if (place.name) return one(place);
@@ -132,24 +132,29 @@ class Row {
 /** Work on a projection, or on the whole store: its progress, its result, and what a person decides about it. */
 class Work {
   constructor(name, list) {
-    Object.assign(this, { name, list, job: null, rebuilt: null });
+    Object.assign(this, { name, list, job: null, rebuilt: null, last: null });
     this.bar = h("progress", { max: 1, "aria-label": `Progress of ${name === STORE ? "the check" : name}` });
     this.said = h("span");
-    this.cancel = h("button", { type: "button", onclick: () => this.ask("cancel") }, "Cancel");
+    this.cancel = h("button", { type: "button", onclick: () => this.start("cancel") }, "Cancel");
     this.going = h("div", { class: "going", hidden: true }, this.bar, this.said, this.cancel);
     this.result = h("div");
     this.fault = h("p", { role: "alert", hidden: true });
     this.element = h("div", {}, this.going, this.result, this.fault);
   }
 
-  async start(kind, given = {}) {
-    if (this.job?.state !== "running") await this.ask(kind, given);
+  /** Ask for a job, or for its end, behind what was asked for before: two buttons that are pressed at once come in turn. */
+  start(kind) {
+    const before = this.last;
+    this.last = (async () => {
+      await before;
+      if (kind === "cancel" || this.job?.state !== "running") await this.ask(kind);
+    })();
   }
 
-  async ask(path, given = {}) {
+  async ask(kind) {
     this.fault.hidden = true;
     try {
-      this.take(await change(path, { ...given, name: this.name }));
+      this.take(await change(kind, { name: this.name }));
     } catch (error) {
       fill(this.fault, error.message);
       this.fault.hidden = false;
@@ -160,7 +165,7 @@ class Work {
   /** Take how many events are in rows that nobody decided about; null if there are none. */
   left(rebuilt) {
     this.rebuilt = rebuilt;
-    if (!this.job || ["stopped", "failed", "discarded"].includes(this.job.state) || ["check", "verify"].includes(this.job.kind)) this.showResult();
+    if (!this.job || ["stopped", "failed"].includes(this.job.state) || ["check", "verify", "discard"].includes(this.job.kind)) this.showResult();
     this.reveal();
   }
 
@@ -178,7 +183,7 @@ class Work {
         + (job.rate ? `, ${number(Math.round(job.rate))} a second, ${span((job.seconds_left ?? 0) * 1000)} left` : "");
       fill(this.result);
     } else {
-      if (job.state === "discarded" || job.kind === "swap") this.rebuilt = null;
+      if (job.state === "done" && ["swap", "discard"].includes(job.kind)) this.rebuilt = null;
       this.showResult();
       if (isNews) say(this.result.textContent);
       this.list.load().catch(() => {});
@@ -197,7 +202,7 @@ class Work {
     if (job?.state === "failed") parts.push(h("p", {}, h("span", { class: "tag bad" }, "failed"), " ", job.error.message, " ", job.error.event ? eventLink(job.error.event) : null));
     if (job?.state === "stopped") parts.push(h("p", {}, h("span", { class: "tag warn" }, "stopped"), job.kind === "verify" ? " Not everything was looked at." : " Nothing in use has changed."));
     if (job?.kind === "verify" && job.report) parts.push(verified(job.report));
-    else if (job?.state === "done") parts.push(...reported(job));
+    else if (job?.state === "done" && job.kind !== "discard") parts.push(...reported(job));
     const isBuilt = job?.kind === "rebuild" && job.state === "done";
     if (isBuilt && this.list.mayWrite) parts.push(h("p", { class: "buttons tight" }, decide("Swap", "swap", "main"), decide("Discard", "discard")));
     if (!isBuilt && this.rebuilt && job?.state !== "running") {

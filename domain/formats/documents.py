@@ -18,18 +18,7 @@ from ..errors import InvalidInputError
 from .google.receive import GoogleReader
 from .google.send import SIGNATURE, is_file, parts_beside, parts_of_message, signature_of_call
 from .openai.source_shape import grouped
-from .parts import (
-    Call,
-    Part,
-    Picture,
-    Result,
-    parts_of,
-    picture_at,
-    picture_of,
-    plain_arguments,
-    read_parts,
-    role_of,
-)
+from .parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, plain_arguments, read_parts, role_of
 from .receive import Fields, Receiver
 from .send import arguments_of
 

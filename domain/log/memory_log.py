@@ -37,17 +37,7 @@ from .envelope import (
     require_meta_size,
     require_payload_size,
 )
-from .ports import (
-    KeyRow,
-    NewEvents,
-    Page,
-    Pending,
-    Range,
-    Receipt,
-    Remnant,
-    StreamEnd,
-    require_same_call,
-)
+from .ports import KeyRow, NewEvents, Page, Pending, Range, Receipt, Remnant, StreamEnd, require_same_call
 
 
 class MemoryLog:

@@ -28,16 +28,7 @@ from ..positions import Moment
 from ..spans import Ref, Segment
 from . import commands
 from .descriptions import PortraitTasks, in_daemon_thread
-from .events import (
-    QUEUES,
-    NodeEvent,
-    PortraitRequested,
-    RoundsRestored,
-    StepQueued,
-    StepRefused,
-    StepTaken,
-    type_of,
-)
+from .events import QUEUES, NodeEvent, PortraitRequested, RoundsRestored, StepQueued, StepRefused, StepTaken, type_of
 from .graph import RunGraph, trajectory_of, typed_node
 from .history import (
     AttributeVersion,

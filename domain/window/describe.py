@@ -4,18 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..context.description import (
-    ITSELF,
-    Change,
-    Fact,
-    Left,
-    because,
-    counted,
-    joined,
-    named,
-    named_version,
-    sized,
-)
+from ..context.description import ITSELF, Change, Fact, Left, because, counted, joined, named, named_version, sized
 from ..spans import refs_of
 from .events import (
     WindowAdded,

@@ -25,15 +25,7 @@ from ..views.changes import after, forked_shape, merged_shape
 from . import args
 from .changes import report
 from .completion import context_and_moment, named_contexts, reference_argument
-from .containers import (
-    changed,
-    container_in,
-    items_in,
-    made_room,
-    named_shapes,
-    of_room,
-    past_container,
-)
+from .containers import changed, container_in, items_in, made_room, named_shapes, of_room, past_container
 from .render import note, one_line
 
 FORKED = ("chat", "queue", "pool")

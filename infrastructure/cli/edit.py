@@ -12,16 +12,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..exchange.backup_file import is_backup
 from ..views.changes import evicted_shape, named_items
-from .args import (
-    argument,
-    change_options,
-    changing,
-    checked_text,
-    existing,
-    opened,
-    reason,
-    usage_error,
-)
+from .args import argument, change_options, changing, checked_text, existing, opened, reason, usage_error
 from .backup import restore_options, restore_store
 from .changes import items, report
 from .completion import context, named_contexts

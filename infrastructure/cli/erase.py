@@ -16,15 +16,7 @@ from ..exchange.archiving import Archived
 from ..exchange.event_files import writing_file
 from ..trust.erasing import ErasedContext, Erasure
 from ..trust.receipts import Signer
-from .args import (
-    argument,
-    change_options,
-    changing,
-    optional_text,
-    reading,
-    summed_up,
-    usage_error,
-)
+from .args import argument, change_options, changing, optional_text, reading, summed_up, usage_error
 from .changes import texts
 from .render import note, one_line, print_json, print_json_list, print_table
 

@@ -24,14 +24,7 @@ from ...domain.canonical import require_unicode
 from ...domain.chat.events import ARCHIVED_TEXT
 from ...domain.clock import DAY_MICROSECONDS, System
 from ...domain.context.transaction import require_no_transaction
-from ...domain.erasure.events import (
-    STREAM,
-    Archive,
-    StoreErased,
-    StoreUnarchived,
-    erased_events,
-    seal_of,
-)
+from ...domain.erasure.events import STREAM, Archive, StoreErased, StoreUnarchived, erased_events, seal_of
 from ...domain.erasure.skeleton import Mask
 from ...domain.errors import (
     ConcurrencyError,

@@ -20,12 +20,7 @@ from ...domain.arguments import require_functions, require_path
 from ...domain.clock import REAL_SYSTEM
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Seals, seal_of
-from ...domain.errors import (
-    InvalidInputError,
-    LogWentBackError,
-    StorageBusyError,
-    StorageReadOnlyError,
-)
+from ...domain.errors import InvalidInputError, LogWentBackError, StorageBusyError, StorageReadOnlyError
 from ...domain.ids import slice_of
 from ...domain.log.envelope import NO_DIGEST, UNKEYED, Chain, RecordedEvent, encode_payload
 from ...domain.log.memory_log import MemoryLog

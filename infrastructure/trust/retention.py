@@ -20,13 +20,7 @@ import msgspec
 from ...domain.canonical import canonical_json, require_unicode
 from ...domain.chat.events import Forked, Opened
 from ...domain.clock import DAY_MICROSECONDS
-from ...domain.erasure.events import (
-    STREAM,
-    RetentionEnded,
-    RetentionSet,
-    StoreErased,
-    subject_hash,
-)
+from ...domain.erasure.events import STREAM, RetentionEnded, RetentionSet, StoreErased, subject_hash
 from ...domain.errors import ConcurrencyError, InvalidInputError, NotFoundError, StorageError
 from ...domain.ids import VERSION_MAX, decoded_id, require_name
 from ...domain.kinds import KINDS

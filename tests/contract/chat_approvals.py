@@ -7,13 +7,7 @@ import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.pairing import Approval
-from refold.domain.errors import (
-    ApprovalPendingError,
-    CallSettledError,
-    InvalidInputError,
-    NotFoundError,
-    ReadOnlyError,
-)
+from refold.domain.errors import ApprovalPendingError, CallSettledError, InvalidInputError, NotFoundError, ReadOnlyError
 from refold.domain.log.envelope import acting
 from refold.domain.log.ports import LiveLog
 

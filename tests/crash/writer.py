@@ -25,13 +25,7 @@ from typing import Any, NamedTuple
 
 import refold
 from refold.domain.chat.events import MessageAdded
-from refold.domain.errors import (
-    ConcurrencyError,
-    DamagedError,
-    LogWentBackError,
-    StorageError,
-    StorageUnavailableError,
-)
+from refold.domain.errors import ConcurrencyError, DamagedError, LogWentBackError, StorageError, StorageUnavailableError
 from refold.infrastructure.log.postgres.log import PostgresLog
 
 from ..contract.writing import new

@@ -4,14 +4,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from refold.domain.chat.events import (
-    Cleared,
-    ItemInserted,
-    ItemsEvicted,
-    ItemsPinned,
-    ItemsRestored,
-    ItemsUnpinned,
-)
+from refold.domain.chat.events import Cleared, ItemInserted, ItemsEvicted, ItemsPinned, ItemsRestored, ItemsUnpinned
 from refold.domain.spans import Ref, Span, spans_of
 from refold.domain.totals import Totals
 

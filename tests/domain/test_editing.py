@@ -5,13 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from refold.domain.chat.events import (
-    ItemInserted,
-    ItemsEvicted,
-    ItemsPinned,
-    ItemsRestored,
-    ItemsUnpinned,
-)
+from refold.domain.chat.events import ItemInserted, ItemsEvicted, ItemsPinned, ItemsRestored, ItemsUnpinned
 from refold.domain.chat.rules.commands import (
     Clear,
     EvictItems,

@@ -6,22 +6,7 @@ from typing import Any
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from refold.domain.trajectory.nodes import NodeNotFoundError, RunStateError, UnknownAttributeError
 
-from .run_view import (
-    DATA,
-    Change,
-    Clear,
-    Id,
-    Join,
-    Key,
-    Move,
-    Node,
-    Op,
-    Other,
-    Removal,
-    Restore,
-    Step,
-    View,
-)
+from .run_view import DATA, Change, Clear, Id, Join, Key, Move, Node, Op, Other, Removal, Restore, Step, View
 
 REQUIRED: dict[str, tuple[str, ...]] = {
     "Query": ("query", "additional_files"),

@@ -27,17 +27,7 @@ from ..support.project import ROOT
 from .equivalent import EQUIVALENT
 from .forking import Forks, Ran
 from .mutations import mutants_of
-from .records import (
-    CODE,
-    FRAMEWORKS_TESTS,
-    PYTEST,
-    TESTS_SECONDS_MAX,
-    Place,
-    Records,
-    environment,
-    python_of,
-    record,
-)
+from .records import CODE, FRAMEWORKS_TESTS, PYTEST, TESTS_SECONDS_MAX, Place, Records, environment, python_of, record
 
 KEPT = ROOT / ".mutants"
 TEST_SECONDS_MAX = 60

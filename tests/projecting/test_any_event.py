@@ -24,14 +24,7 @@ from hypothesis import strategies as st
 
 import refold
 from refold.domain.canonical import canonical_json
-from refold.domain.chat.events import (
-    ITEM_EVENTS,
-    Forked,
-    FunctionReturned,
-    ItemsEvicted,
-    MessageAdded,
-    Origin,
-)
+from refold.domain.chat.events import ITEM_EVENTS, Forked, FunctionReturned, ItemsEvicted, MessageAdded, Origin
 from refold.domain.content import Content
 from refold.domain.context.adopt import names_in
 from refold.domain.errors import DamagedError, InvalidInputError, RefoldError

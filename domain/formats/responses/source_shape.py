@@ -19,17 +19,7 @@ from ..openai.send import (
     is_text_part,
     left_out_image,
 )
-from ..source_json import (
-    Check,
-    are_parts,
-    has,
-    is_maybe_text,
-    is_text,
-    listed_output,
-    patched,
-    where_given,
-    with_parts,
-)
+from ..source_json import Check, are_parts, has, is_maybe_text, is_text, listed_output, patched, where_given, with_parts
 
 STATUSES = ("in_progress", "completed", "incomplete")
 MESSAGE_ID = "msg_"

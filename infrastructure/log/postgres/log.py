@@ -11,24 +11,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 from ....domain.clock import REAL_SYSTEM, System
-from ....domain.errors import (
-    ConcurrencyError,
-    DamagedError,
-    InvalidInputError,
-    LogWentBackError,
-    StorageBusyError,
-)
+from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, StorageBusyError
 from ....domain.ids import SLICES, slice_of
 from ....domain.log.admission import require_names
 from ....domain.log.envelope import Event, RecordedEvent, encode_payload
-from ....domain.log.ports import (
-    NewEvents,
-    Page,
-    Range,
-    Receipt,
-    Remnant,
-    StreamEnd,
-)
+from ....domain.log.ports import NewEvents, Page, Range, Receipt, Remnant, StreamEnd
 from ....domain.positions import BEGINNING, Moment, Partition, require_kind
 from ..background import ERASURE_WATCH, LogSnapshots
 from ..block_body import OvertakenError

@@ -21,15 +21,7 @@ from ....domain.concurrency.promises import Settled
 from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError, Lost
 from ....domain.log.admission import require_names
 from ....domain.log.envelope import Event, RecordedEvent
-from ....domain.log.ports import (
-    NewEvents,
-    Page,
-    Pending,
-    Range,
-    Receipt,
-    Remnant,
-    StreamEnd,
-)
+from ....domain.log.ports import NewEvents, Page, Pending, Range, Receipt, Remnant, StreamEnd
 from ....domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, require_kind
 from ..background import ERASURE_WATCH, BackgroundWork, LogSnapshots
 from ..block_body import OvertakenError

@@ -25,14 +25,7 @@ from ..database_log import NO_LIMIT
 from ..evidence import SEGMENT, Evidence, segment_of
 from ..records import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
-from .blocks import (
-    ALL,
-    Block,
-    BlockPart,
-    BlockReader,
-    Place,
-    resolved,
-)
+from .blocks import ALL, Block, BlockPart, BlockReader, Place, resolved
 
 Column = Literal["position", "recorded_at"]
 KEY_OF_STREAM = "SELECT key FROM stream WHERE id = ?"

@@ -15,16 +15,7 @@ from refold.domain.formats.responses.receive import items_from_session
 from refold.domain.formats.responses.send import entries_of, openai_responses_input
 from refold.domain.formats.responses.source_shape import LEFT_OUT, left_out
 from refold.domain.formats.send import NO_OUTPUT
-from tests.domain.formats.openai_contexts import (
-    ANSWER,
-    LONG,
-    PICTURE,
-    REASONING,
-    answering,
-    asking,
-    imported,
-    received,
-)
+from tests.domain.formats.openai_contexts import ANSWER, LONG, PICTURE, REASONING, answering, asking, imported, received
 from tests.importing.shapes import asked, call, said
 
 Entry = dict[str, Any]

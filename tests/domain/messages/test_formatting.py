@@ -5,13 +5,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.messages import (
-    AIMessage,
-    HumanMessage,
-    SystemMessage,
-    ToolMessage,
-    build_current_context,
-)
+from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, build_current_context
 
 QUERY = HumanMessage("first")
 HEADING = "=== CURRENT CONTEXT ===\n"

@@ -27,18 +27,7 @@ from refold.domain.pool.events import (
     QueueSettingsChanged,
 )
 from refold.domain.pool.items import Held
-from refold.domain.pool.rules import (
-    POOLS,
-    QUEUES,
-    Add,
-    Begin,
-    ChangeSettings,
-    Clear,
-    Evict,
-    Refill,
-    Remove,
-    Restore,
-)
+from refold.domain.pool.rules import POOLS, QUEUES, Add, Begin, ChangeSettings, Clear, Evict, Refill, Remove, Restore
 from refold.domain.spans import Ref, Segment, Span
 from refold.domain.totals import Totals
 

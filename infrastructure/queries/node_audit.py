@@ -111,9 +111,12 @@ def _births(store: ProjectionStore, asked: AskedNode) -> list[TransitionRow]:
     if name.type in NODE_TYPES:
         prefix = node_prefix(name.type, name.label, asked.user_id, asked.session_id)
         rows = store.rows_under(TRANSITIONS, prefix)
-        found = sorted((pair for pair in map(_with_run, rows) if _is_meant(pair[0], asked, is_data)), key=_age)
+        # Numbers count over all rounds, as in the graph of a run: a round selects among the numbered ones.
+        any_round = asked if name.number is None else asked._replace(run_id=None)
+        found = sorted((pair for pair in map(_with_run, rows) if _is_meant(pair[0], any_round, is_data)), key=_age)
     if name.number is not None:
-        found = _numbered(found, name.number, is_data)
+        numbered = _numbered(found, name.number, is_data)
+        found = [pair for pair in numbered if _is_meant(pair[0], asked, is_data)]
     _require_one(asked.name, [run for run, _ in found], is_data)
     if not found:
         raise NodeNotFoundError(f"there is no node {asked.name!r} in the runs that were asked for")

@@ -133,6 +133,10 @@ def test_which_node(store: refold.Store) -> None:
     assert found("State(done)", session_id="s2") == ["s2 0"]
     assert found("State(done)", user_id="mia", session_id="s1", run_id=1) == ["s1 1"]
     assert found("State(done)#1", user_id="mia", session_id="s1") == ["s1 0"]
+    # A number counts over the rounds of a session, as in the graph of a run.
+    assert found("State(done)#2", user_id="mia", session_id="s1", run_id=1) == ["s1 1"]
+    with pytest.raises(NodeNotFoundError):
+        found("State(done)#1", user_id="mia", session_id="s1", run_id=1)
 
 
 def test_a_number_counts_for_each_agent(store: refold.Store) -> None:

@@ -225,8 +225,15 @@ class TrajectoryDiff(msgspec.Struct, frozen=True, kw_only=True):
         return any(msgspec.structs.astuple(self))
 
 
-def compared(before: Trajectory, after: Trajectory) -> TrajectoryDiff:
-    """Return the difference between two graphs. A node in both is named as in the second."""
+def compared(before: Trajectory, after: Trajectory, *, by_name: bool = False) -> TrajectoryDiff:
+    """
+    Return the difference between two graphs. A node in both is named as in the second.
+
+    Rounds of one session share nodes. With `by_name`, as for runs of different sessions, nodes with the same name count
+    as the same.
+    """
+    if by_name:
+        before, after = _by_name(before), _by_name(after)
     old = {node.birth: node for node in before.nodes.values()}
     new = {node.birth: node for node in after.nodes.values()}
     # Two nodes may have the same name at different times, so nodes are compared by their origins.
@@ -250,6 +257,11 @@ def compared(before: Trajectory, after: Trajectory) -> TrajectoryDiff:
         pointers_added=tuple(sorted(_only_in_first(new_pointers, old_pointers))),
         pointers_removed=tuple(sorted(name_now[name] for name in _only_in_first(old_pointers, new_pointers))),
     )
+
+
+def _by_name(graph: Trajectory) -> Trajectory:
+    nodes = [msgspec.structs.replace(node, birth=node.name) for node in graph.nodes.values()]
+    return Trajectory(nodes, graph.edges, root=graph.root, initial=graph.initial, pointers=graph.pointers)
 
 
 def _only_in_first(first: Mapping[Any, T], second: Mapping[Any, T]) -> list[T]:

@@ -832,16 +832,20 @@ class Run(Context[RunState]):
         return self._view(ReadOnlyRun, self.version_at(moment))
 
     def diff(
-        self, before: int | str | datetime | Moment, after: int | str | datetime | Moment | None = None
+        self, before: int | str | datetime | Moment | Run, after: int | str | datetime | Moment | Run | None = None
     ) -> TrajectoryDiff:
         """
         Return the difference of the graph between two moments, or between one moment and now.
 
+        Another run, or a view of one, is compared as it is; where it is of another session, nodes with the same name
+        count as the same.
+
         Raises:
             NotFoundError, InvalidInputError: as for `at`.
         """
-        shown = self.graph() if after is None else self.at(after).graph()
-        return compared(self.at(before).graph(), shown)
+        given = (before, self if after is None else after)
+        old, new = (one if isinstance(one, Run) else self.at(one) for one in given)
+        return compared(old.graph(), new.graph(), by_name=old.identity[:2] != new.identity[:2])
 
     def adopted_events(self, stream: str, *, root: str) -> list[NewEvents]:
         """

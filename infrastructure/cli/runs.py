@@ -22,7 +22,6 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..store import Store
 from ..views.answer_shapes import difference_shape, own_nodes, run_shape
 from ..views.contexts import RunView, view_of
-from ..views.differences import graph_difference
 from .args import address, moment_twice, reading, summed_up, usage_error
 from .lines import print_head
 from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
@@ -210,7 +209,7 @@ def _lines(text: str, indent: int) -> list[str]:
 
 def print_run_diff(before: RunView, after: RunView, *, stat: bool, as_json: bool) -> bool:
     """Print the differences from the graph `before` to the graph `after`, and return whether there are any."""
-    difference = graph_difference(before, after)
+    difference = after.run.diff(before.run)
     if as_json:
         sides = {"from": _side_shape(before), "to": _side_shape(after)}
         print_json({**sides, **(_numbers(difference) if stat else difference_shape(difference, before, after))})

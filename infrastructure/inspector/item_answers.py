@@ -40,7 +40,7 @@ from ..store import Store
 from ..views.answer_shapes import difference_shape, gone_shape, transition_shape
 from ..views.contexts import ChatItemView, ItemView, RunView, entry_shapes, view_at
 from ..views.damage import Lost, events_of
-from ..views.differences import changes_between, graph_difference, side_by_side
+from ..views.differences import changes_between, side_by_side
 from ..views.shapes import Entry, Shape, describe, item_shape, item_text, replay_shape
 from .answers import PAGE_MAX, as_json, item_view
 from .parameters import Parameters
@@ -243,7 +243,7 @@ def _graph_diff(before: RunView, after: RunView) -> Shape:
         name: {"context": view.stream, "version": view.version, "nodes": len(view.run.graph())}
         for name, view in (("before", before), ("after", after))
     }
-    return {**sides, **difference_shape(graph_difference(before, after), before, after)}
+    return {**sides, **difference_shape(after.run.diff(before.run), before, after)}
 
 
 def _whole(log: Log, entry: Entry) -> Shape:

@@ -1,4 +1,4 @@
-"""The differences between the items, or the graphs, of two contexts, or of two versions of one."""
+"""The differences between the items of two contexts, or of two versions of one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from ...domain.context.differences import changes_between as changes_of_items
 from ...domain.ids import split_stream_id
 from ...domain.memory.events import MemoryRemembered
 from ...domain.pool.events import AddedEvent, QueueAppended
-from ...domain.trajectory.history import TrajectoryDiff, compared
-from ...domain.trajectory.trajectory import Trajectory
 from ...domain.window.events import WindowItemEvent
 from ..queries.origins import Item, id_of
-from .contexts import ItemView, RunView
+from .contexts import ItemView
 from .shapes import Entry, Shape, item_shape
 
 
@@ -125,20 +123,3 @@ def _content_bytes(item: Item) -> bytes:
             return msgspec.msgpack.encode((item.key, item.value, item.kind, item.tags))
         case _:
             return content_of(item)
-
-
-def graph_difference(before: RunView, after: RunView) -> TrajectoryDiff:
-    """
-    Return the difference between the graphs of two runs.
-
-    Rounds of one session share nodes. In runs of different sessions, nodes with the same name count as the same.
-    """
-    old, new = before.run.graph(), after.run.graph()
-    if before.run.identity[:2] != after.run.identity[:2]:
-        old, new = _by_name(old), _by_name(new)
-    return compared(old, new)
-
-
-def _by_name(graph: Trajectory) -> Trajectory:
-    nodes = [msgspec.structs.replace(node, birth=node.name) for node in graph.nodes.values()]
-    return Trajectory(nodes, graph.edges, root=graph.root, initial=graph.initial, pointers=graph.pointers)

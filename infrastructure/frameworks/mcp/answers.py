@@ -32,7 +32,7 @@ from ...store import Store
 from ...views.answer_shapes import change_shape, difference_shape, gone_shape, hit_shape, run_shape, view_changes
 from ...views.changes import after, changed_shape, evicted_shape, forked_shape, merged_shape, named_items
 from ...views.contexts import RunView, entry_shapes, head_shape, view_at
-from ...views.differences import Side, changes_between, changes_shape, graph_difference
+from ...views.differences import Side, changes_between, changes_shape
 from ...views.shapes import Shape
 
 PAGE_ITEMS = 50
@@ -108,7 +108,7 @@ def diff_answer(store: Store, given: Parameters) -> Shape:
     if isinstance(before, RunView) or isinstance(after_, RunView):
         if not (isinstance(before, RunView) and isinstance(after_, RunView)):
             raise InvalidInputError("a run can be compared with a run only: the others hold items, and no graph")
-        differences = difference_shape(graph_difference(before, after_), before, after_)
+        differences = difference_shape(after_.run.diff(before.run), before, after_)
         shape = {"from": head_shape(before), "to": head_shape(after_), **differences}
     else:
         sides = Side(before, before.entries()), Side(after_, after_.entries())

@@ -85,3 +85,18 @@ def test_an_earlier_round() -> None:
     assert run.diff(version).edges_added == (
         TrajectoryEdge("Query(query00000)#1", "Query(query00000)", "continues_to"),
     )
+
+
+def test_another_run() -> None:
+    """It is compared as it is: rounds of a session share nodes, in other sessions nodes of one name are the same."""
+    factory = RunFactory()
+    asked(factory=factory)
+    second = factory.run("mia", "s", 1)
+    query = second.register_query("q")
+    other = factory.run("mia", "other", 0)
+    other.register_query("q")
+
+    assert second.diff(factory.run("mia", "s", 0)).nodes_added == (query,)
+    assert other.diff(second.at(0)).nodes_added == ("Query(query00000)",)
+    assert second.diff(other).nodes_added == (query,)
+    assert not second.diff(second, second.readonly)

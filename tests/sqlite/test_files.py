@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
 import sqlite3
 import threading
@@ -464,6 +465,33 @@ def test_a_child_uses_no_connection_of_its_parents(tmp_path: Path) -> None:
 
     with pytest.raises(StorageUnavailableError, match="when this process was forked"):
         log.read("chat:bot")
+
+
+def test_a_view_in_the_place_of_a_table(tmp_path: Path) -> None:
+    """It gives what its author wants, to checks as well: such a file is not opened."""
+    refold.open(tmp_path / "s.db").close()
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        wanted = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+        assert wanted <= set(re.findall(r"\w+", schema.OWN_TABLES))
+        connection.executescript("ALTER TABLE event RENAME TO mine; CREATE VIEW Event AS SELECT * FROM mine")
+
+    for read_only in (False, True):
+        with pytest.raises(DamagedError, match="a view has the place of the table Event"):
+            refold.open(tmp_path / "s.db", read_only=read_only)
+
+
+def test_a_trigger_of_others(tmp_path: Path) -> None:
+    """The check names it; those that Refold makes itself are no damage."""
+    with refold.open(tmp_path / "s.db") as store:
+        store.chat("a")
+        store.log.retire()
+        assert store.verify().is_whole
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        connection.execute("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event; END")
+
+    with refold.open(tmp_path / "s.db") as store:
+        (problem,) = store.verify().problems
+    assert problem.reason == "t on the table event is no trigger of Refold: drop it"
 
 
 @pytest.mark.parametrize("read_only", [False, True])

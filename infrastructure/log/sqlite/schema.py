@@ -25,6 +25,13 @@ SCHEMA_VERSION = 2
 STEPS: dict[int, Sequence[str]] = {2: ()}
 # In this order: another process may be making the file, and what is looked at first comes last there.
 TABLES = "SELECT count(*) FROM sqlite_schema"
+# The tables of a log, and those beside it. A view in the place of one gives what its author wants, to checks as well.
+OWN_TABLES = (
+    "('stream', 'tag', 'event', 'block', 'part', 'blob', 'idempotency', 'snapshot', 'segment', 'checkpoint', 'note')"
+)
+REPLACED = f"""
+    SELECT type, name FROM sqlite_schema WHERE lower(name) IN {OWN_TABLES} AND (type <> 'table' OR rootpage = 0)
+"""
 APPLICATION, JOURNAL_MODE = "PRAGMA application_id", "PRAGMA journal_mode"
 
 
@@ -65,16 +72,19 @@ def prepare_schema(database: SqliteDatabase) -> None:
 
     Raises:
         StorageUnavailableError: the file belongs to another program, or to a newer Refold.
-        DamagedError: its version is none.
+        DamagedError: its version is none, or something else is in the place of a table.
     """
     with database.reading() as connection:
         application, version, tables = _identity(connection)
+        replaced = connection.execute(REPLACED).fetchone() if application == APPLICATION_ID else None
     where = database.where
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
             raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
         if version < 1:
             raise DamagedError(where, f"its tables have the version {version}, which there never was")
+        if replaced:
+            raise DamagedError(where, f"a {replaced[0]} has the place of the table {replaced[1]}")
         if version < SCHEMA_VERSION and not database.read_only:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)

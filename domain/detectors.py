@@ -34,11 +34,11 @@ class Detector(NamedTuple):
     left: str = ""
 
 
-def _token(name: str, needles: tuple[str, ...], body: str, *, group: str = "keys") -> Detector:
+def _token(name: str, needles: tuple[str, ...], body: str) -> Detector:
     """Return the detector of a token that begins with one of some texts, and with no letter or digit before them."""
     # With the fixed text in front of the look behind it, the search for it runs in C.
     starts = "|".join(rf"{re.escape(needle)}(?<![A-Za-z0-9_]{re.escape(needle)})" for needle in needles)
-    return Detector(name, group, needles, re.compile(rf"(?:{starts}){body}(?![A-Za-z0-9_])"))
+    return Detector(name, "keys", needles, re.compile(rf"(?:{starts}){body}(?![A-Za-z0-9_])"))
 
 
 def _passes_luhn(digits: str) -> bool:
@@ -113,7 +113,16 @@ DETECTORS: tuple[Detector, ...] = (
         re.compile(r"(?:AccountKey|SharedAccessKey)=(?P<secret>[A-Za-z0-9+/]{40,90}={0,2})"),
     ),
     Detector("Telegram token", "keys", (":AA",), re.compile(rf"(?<!\d)\d{{8,10}}:AA{_WORD}{{33}}(?!{_WORD})")),
-    _token("JSON web token", ("eyJ",), rf"{_WORD}{{8,8192}}\.{_WORD}{{8,8192}}\.{_WORD}{{8,2048}}", group="tokens"),
+    # It has no bounds, and goes over each word once: the three parts are looked for from its beginning alone.
+    Detector(
+        "JSON web token",
+        "tokens",
+        ("eyJ",),
+        re.compile(
+            rf"(?<!{_WORD})(?={_WORD}++\.{_WORD}{{8,}}+\.{_WORD}{{8}}){_WORD}*?"
+            rf"(?P<secret>(?<![A-Za-z0-9_])eyJ{_WORD}{{8,}}+\.{_WORD}{{8,}}+\.{_WORD}{{8,}}+)"
+        ),
+    ),
     Detector(
         "bearer token",
         "tokens",

@@ -16,7 +16,7 @@ from typing import IO
 
 import msgspec
 
-from ...domain.arguments import require_path, require_texts
+from ...domain.arguments import require_functions, require_path, require_texts
 from ...domain.errors import ContextNotFoundError, DamagedError
 from ...domain.ids import OF_STORE
 from ...domain.log.envelope import RecordedEvent
@@ -165,6 +165,7 @@ def export_events(
         InvalidInputError: the file cannot be written, or is a file of the log itself.
         DamagedError: an event cannot be read; the file is as it was.
     """
+    require_functions(progress=progress)
     asked = None if streams is None else _heads(log, streams)
     target = require_path(path)
     with writing_file(target, log) as file, TemporaryFile(dir=Path(file.name).parent) as lines:

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from ...domain.arguments import require_path
+from ...domain.arguments import require_functions, require_path
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Erasures, StoreErased, fold
 from ...domain.errors import DamagedError, InvalidInputError
@@ -183,6 +183,7 @@ def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Prog
             missing; or a context of the store has another past than in the file. Nothing was written.
         ConcurrencyError, StorageError: the streams before the one with the error are written; import it again.
     """
+    require_functions(progress=progress)
     file = require_path(path)
     return take_in_checked(log, file, len(checked_file(file, log)), progress=progress)
 

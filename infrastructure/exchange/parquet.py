@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ...domain.arguments import require_path, require_texts
+from ...domain.arguments import require_functions, require_path, require_texts
 from ...domain.errors import ContextNotFoundError, InvalidInputError
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
@@ -67,6 +67,7 @@ def export_parquet(
         InvalidInputError: the package for it is missing: install `refold[parquet]`; or the file cannot be written, or
             is a file of the log itself.
     """
+    require_functions(progress=progress)
     arrow, parquet = _packages()
     wanted = None if streams is None else frozenset(require_texts(streams, "the streams"))
     unknown = sorted(stream for stream in wanted or () if not log.head(stream))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ...domain.arguments import require_path
+from ...domain.arguments import require_functions, require_path
 from ...domain.clock import exact
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.errors import (
@@ -224,6 +224,7 @@ def restore(
         KeyUnavailableError: the store was made with keys, and these are not they.
         StorageBusyError: programs use the store that is to be replaced, or the backup is being written.
     """
+    require_functions(progress=progress)
     target = location_of(into)
     with reading_backup(require_path(path)) as file:
         record = file.record

@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from ...domain.arguments import require_functions
 from ...domain.canonical import parse_json
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ITEM_EVENTS, ChatItemEvent, Forked, Opened
@@ -96,6 +97,7 @@ def import_runs(
         InvalidInputError: a run differs from what was imported before; nothing was written.
         ConcurrencyError, StorageError: the runs before the one with the error are written; import them again.
     """
+    require_functions(progress=progress)
     plans = [(_planned_session if run.form == "claude-code" else _planned)(store, run, user) for run in runs]
     notes = [note for plan in plans for note in (plan.notes if isinstance(plan, _Plan) else plan.run.notes)]
     done: list[ImportedContext] = []

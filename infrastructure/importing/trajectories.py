@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ...domain.arguments import require_functions
 from ...domain.canonical import canonical_json
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded, is_user
 from ...domain.errors import InvalidInputError, RefusedError
@@ -173,6 +174,7 @@ def import_as_runs(
         InvalidInputError: as for `record_transcript`; nothing was written.
         ConcurrencyError, StorageError: the rounds before the one with the error are recorded; import them again.
     """
+    require_functions(progress=progress)
     plans = [_planned_file(store, one, user or USER) for one in transcripts]
     for one, planned in zip(transcripts, plans, strict=True):
         try:

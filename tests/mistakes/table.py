@@ -2,8 +2,8 @@
 The table of mistakes: a call, its error, and a part of the message.
 
 In a call, `store` is a store; `chat`, `queue`, `pool`, `window` and `run` are contexts of it, `item` is an item of the
-chat, `model` is a model, `NUMBER` is a UUID, and `DEEP` is a list in a list, and so on, 5,000 deep. The chat is at
-version 5.
+chat, `model` is a model, `NUMBER` is a UUID, and `DEEP` is a list in a list, and so on, 5,000 deep. The functions of
+`exchange` and `importing` have their names. The chat is at version 5.
 """
 
 from typing import Any, NamedTuple
@@ -228,6 +228,12 @@ OTHERS = [
         "store.check('catalogue', progress=5)",
         "store.rebuild('catalogue', progress=5)",
         "store.backup('never.backup', progress=5)",
+        "refold.restore('never.backup', 'never.db', progress=5)",
+        "export_events(store.log, 'never.jsonl', progress=5)",
+        "export_parquet(store.log, 'never.parquet', progress=5)",
+        "take_in_events(store.log, 'never.jsonl', progress=5)",
+        "import_runs(store, [], progress=5)",
+        "import_as_runs(store, [], progress=5)",
     ),
     *wrong("the location is of the type bytes: give", "refold.open(b'postgresql://mia:secret@host/name')"),
     *wrong("synchronous is 'off': take FULL, NORMAL or EXTRA", "refold.open(':memory:', synchronous='off')"),

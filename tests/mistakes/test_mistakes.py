@@ -12,6 +12,8 @@ import pytest
 import refold
 from refold.domain.errors import ConcurrencyError
 from refold.domain.positions import BEGINNING
+from refold.infrastructure import exchange, importing
+from refold.infrastructure.exchange.parquet import export_parquet
 from tests.domain.llm.models import ScriptedLLM
 
 from .table import DEEP, MISTAKES, NUMBER, Mistake
@@ -34,7 +36,8 @@ class World:
 
     def attempt(self, call: str) -> object:
         """Make a call of the table, and wait for it."""
-        names = {**vars(self), "refold": refold, "model": ScriptedLLM(), "DEEP": DEEP, "NUMBER": NUMBER}
+        names = {**vars(importing), **vars(exchange), "export_parquet": export_parquet}
+        names |= {**vars(self), "refold": refold, "model": ScriptedLLM(), "DEEP": DEEP, "NUMBER": NUMBER}
         result = eval(call, names)
         return asyncio.run(waited(result)) if inspect.isawaitable(result) else result
 

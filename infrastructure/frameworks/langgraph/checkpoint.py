@@ -185,12 +185,13 @@ class Recording:
 
     def _channel_of_messages(self) -> str | None:
         """Return the channel whose value the chat shows: the parent's, else `messages`, else the first with some."""
-        channels, held = self._put.channels, self._branch.held
+        channels = self._put.channels
         earlier = (self._parent.get("messages") or {}).get("channel")
         if earlier is not None:
             if earlier not in channels:
                 return earlier if self._is_kept(earlier) else None
-            if (held and held.channel == earlier and type(channels[earlier]) is list) or is_messages(channels[earlier]):
+            # A graph may put anything in the place of messages.
+            if self._are_shown(earlier) or is_messages(channels[earlier]):
                 return str(earlier)
         names = [MESSAGES, *channels] if MESSAGES in channels else channels
         return next((name for name in names if channels[name] and is_messages(channels[name])), None)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, Any, TypedDict
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
@@ -77,6 +78,19 @@ def test_messages_that_a_checkpoint_does_not_name(store: Store) -> None:
     for reader in (saver, RefoldSaver(store)):
         shown = values(reader, config)
         assert ([one.text for one in shown["messages"]], shown["count"]) == (["Where is my order?", "And my money?"], 2)
+
+
+@pytest.mark.parametrize("other", [[*ASKED, "text"], ["text"], [{"role": "user"}], "text", None, [], NOTES])
+def test_something_else_in_the_place_of_messages(memory: Store, other: Any) -> None:
+    """A graph may put it there and messages again: each checkpoint has what it was saved with."""
+    saver, states = RefoldSaver(memory), [ASKED, other, ASKED]
+    configs = [put(saver, thread(), messages=ASKED)]
+    for state in states[1:]:
+        configs.append(put(saver, configs[-1], messages=state))
+
+    for reader in (saver, RefoldSaver(memory)):
+        assert [values(reader, config)["messages"] for config in configs] == states
+    assert texts(memory, "t") == ["Where is my order?"]
 
 
 def test_a_deleted_thread_takes_its_channels_along(store: Store) -> None:

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import chain, islice
 from shlex import quote
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -72,6 +72,13 @@ def moment_twice(named: str) -> click.UsageError:
 
 def checked_text(value: str) -> str:
     """Return a text from the command line; refuse bytes that are not Unicode, which no log can store."""
+    # In a locale without UTF-8, Python has surrogates in the places of other bytes than those of ASCII.
+    with suppress(UnicodeError):
+        value = os.fsencode(value).decode()
+    return _unicode_text(value)
+
+
+def _unicode_text(value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -92,7 +99,8 @@ def optional_text(ctx: click.Context, param: click.Parameter, value: str | None)
 
 
 def _location(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    given = optional_text(ctx, param, value)
+    # Python finds a file by the text as it came.
+    given = None if value is None else _unicode_text(value)
     # `refold approvals` has the option, too, and commands behind it.
     return given or _before(ctx, "location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
 
@@ -270,12 +278,13 @@ def writing(location: str) -> Store:
 
 def address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """Check an option that is a moment: a version, a time, `pos:P` or a name."""
+    text = optional_text(ctx, param, value)
     try:
-        if value is not None:
-            parse_address(checked_text(value))
+        if text is not None:
+            parse_address(text)
     except InvalidInputError as error:
         raise click.BadParameter(str(error)) from error
-    return value
+    return text
 
 
 def note_slices(*moments: str | None) -> None:

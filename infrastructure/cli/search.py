@@ -21,11 +21,12 @@ limit = click.option(
 
 def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """Check an argument that is a query."""
+    query = checked_text(value)
     try:
-        parse_query(checked_text(value))
+        parse_query(query)
     except RefusedError as error:
         raise click.BadParameter(str(error)) from error
-    return value
+    return query
 
 
 @click.command("search")

@@ -264,3 +264,21 @@ def test_a_package_that_is_missing(
     ended = refold(*arguments, db=database)
     assert package_named in ended.fault
     assert ended.code == 1
+
+
+def test_a_locale_without_utf8(tmp_path: Path) -> None:
+    """Python has other bytes than those of ASCII as surrogates then: they are text all the same."""
+    with package.open(tmp_path / "s.db") as store:
+        chat = store.chat("käse")
+        chat.add_message("user", "hällo")
+        chat.name_version("ä")
+        store.name_moment("ä")
+    in_ascii = {text: text.encode().decode("ascii", "surrogateescape") for text in ("käse", "hällo", "ä")}
+
+    shown = refold("show", f"{in_ascii['käse']}@{in_ascii['ä']}", db=tmp_path / "s.db")
+    found = refold("search", in_ascii["hällo"], "--context", in_ascii["käse"], db=tmp_path / "s.db")
+    changed = refold("log", in_ascii["käse"], "--after", in_ascii["ä"], db=tmp_path / "s.db")
+
+    assert (shown.code, found.code, changed.code) == (0, 0, 0)
+    assert "hällo" in shown.out
+    assert "hällo" in found.out

@@ -1,6 +1,7 @@
 """The tables are made at the first use, once, whoever comes first."""
 
 import secrets
+from typing import LiteralString
 
 import psycopg
 import pytest
@@ -99,6 +100,24 @@ def test_another_program_s_tables_are_left_alone(pg_url: str) -> None:
         PostgresLog(pg_url)
     with psycopg.connect(pg_url) as connection:
         assert connection.execute("select to_regclass('refold_meta'), to_regclass('stream')").fetchone() == (None, None)
+
+
+@pytest.mark.parametrize("create", [False, True])
+@pytest.mark.parametrize(
+    ("spoilt", "said"),
+    [
+        ("delete from refold_meta", "its schema_version is missing"),
+        ("drop table refold_meta", "it is missing, while the other tables of Refold are there"),
+    ],
+)
+def test_the_table_of_the_version_alone_is_gone(pg_url: str, spoilt: LiteralString, said: str, create: bool) -> None:
+    """The others are Refold's all the same, and no other program's."""
+    PostgresLog(pg_url).close()
+    with psycopg.connect(pg_url) as connection:
+        connection.execute(spoilt)
+
+    with pytest.raises(DamagedError, match=f"the table refold_meta is damaged: {said}"):
+        PostgresLog(pg_url, create=create)
 
 
 def test_a_schema_of_its_own(pg_url: str, open_log: OpenLog) -> None:

@@ -71,6 +71,17 @@ def test_another_programs_file_in_wal_mode(tmp_path: Path) -> None:
         refold.open(path)
 
 
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_a_file_without_the_application_id(tmp_path: Path, mode: str) -> None:
+    """As `.dump` of SQLite leaves it: it is said what is missing, and nothing is changed."""
+    refold.open(tmp_path / "s.db").close()
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        connection.executescript(f"PRAGMA journal_mode={mode}; PRAGMA application_id=0")
+
+    with pytest.raises(StorageUnavailableError, match="has the tables of Refold, but not its application_id"):
+        refold.open(tmp_path / "s.db")
+
+
 def test_a_file_that_another_process_is_making(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not taken for another program's, though it was still empty when it was looked at first."""
     path, look, is_made = tmp_path / "log.db", schema._ask, threading.Event()
@@ -482,9 +493,9 @@ def test_a_view_in_the_place_of_a_table(tmp_path: Path) -> None:
 
 def test_a_trigger_of_others(tmp_path: Path) -> None:
     """The check names it; those that Refold makes itself are no damage."""
+    with closing(SqliteLog(tmp_path / "s.db")) as log:
+        log.retire()
     with refold.open(tmp_path / "s.db") as store:
-        store.chat("a")
-        store.log.retire()
         assert store.verify().is_whole
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
         connection.execute("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event; END")

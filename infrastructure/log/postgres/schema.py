@@ -34,6 +34,11 @@ LOCKED_VERSION = Call("SELECT value FROM refold_meta WHERE name = 'schema_versio
 # A statement that waits for the lock on a table makes all later ones wait.
 WAIT_BRIEFLY = Call("SET LOCAL lock_timeout = '5s'")
 CREATE_ATTEMPTS_MAX = 5
+# The table that says what the others are comes last: another process may make all of them meanwhile.
+PLACES = Call(
+    "SELECT num_nulls(to_regclass('slice_lock'), to_regclass('stream'), to_regclass('event'), to_regclass('blob'),"
+    " to_regclass('idempotency')) = 0, to_regclass('refold_meta')::text, to_regclass('pg_dist_partition')::text"
+)
 # SQLSTATEs for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
 TAKEN = ("42P07", "42710", "23505")
 # The SQLSTATEs of a user who may not make tables, and of a standby.
@@ -59,6 +64,7 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
     Raises:
         StorageUnavailableError: there is no log and `create` is false, it is from a newer Refold, or tables of another
             program have its names; or it is from an older one, and this user may not make tables.
+        DamagedError: the table with their version is missing, or has none.
     """
     taken = ""
     for _ in range(CREATE_ATTEMPTS_MAX):
@@ -121,16 +127,18 @@ def _bring_forward(wire: Wire, where: str, *, is_distributed: bool) -> None:
 
 def _version(wire: Wire) -> tuple[int | None, bool]:
     """Return the version of the tables, None if there are none, and whether they are distributed."""
-    places = Call("SELECT to_regclass('refold_meta')::text, to_regclass('pg_dist_partition')::text")
-    ((table, catalogue),) = wire.run(places)[0]
+    ((others, table, catalogue),) = wire.run(PLACES)[0]
+    if table is None and others:
+        raise DamagedError("the table refold_meta", "it is missing, while the other tables of Refold are there")
     if table is None:
         return None, False
     version = Call("SELECT value FROM refold_meta WHERE name = 'schema_version'")
     is_distributed = Call("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'event'::regclass")
     rows, *distributed = wire.run(version, is_distributed) if catalogue else wire.run(version)
-    if rows and not VERSION.fullmatch(rows[0][0]):
-        raise DamagedError("the table refold_meta", f"its schema_version is {rows[0][0]!r}")
-    return int(rows[0][0]) if rows else None, any(distributed)
+    if not rows or not VERSION.fullmatch(rows[0][0]):
+        found = repr(rows[0][0]) if rows else "missing"
+        raise DamagedError("the table refold_meta", f"its schema_version is {found}")
+    return int(rows[0][0]), any(distributed)
 
 
 def distribute(wire: Wire, where: str) -> None:

@@ -32,6 +32,8 @@ OWN_TABLES = (
 REPLACED = f"""
     SELECT type, name FROM sqlite_schema WHERE lower(name) IN {OWN_TABLES} AND (type <> 'table' OR rootpage = 0)
 """
+# Whether the tables that every log has are there.
+UNNAMED = "SELECT count(*) = 5 FROM sqlite_schema WHERE name IN ('stream', 'tag', 'event', 'blob', 'idempotency')"
 APPLICATION, JOURNAL_MODE = "PRAGMA application_id", "PRAGMA journal_mode"
 
 
@@ -55,11 +57,20 @@ def refuse_foreign_file(path: str | Path) -> None:
     try:
         with closing(sqlite3.connect(name, uri=True)) as connection:
             tables, application, mode = (_ask(connection, what) for what in (TABLES, APPLICATION, JOURNAL_MODE))
+            # A process that was killed, or found the disk full, may have left a first page without tables.
+            if mode != "wal" and application != APPLICATION_ID and (tables or application):
+                raise _not_refolds(connection, str(path))
     except (sqlite3.Error, ValueError):
         return
-    # A process that was killed, or found the disk full, may have left a first page without tables.
-    if mode != "wal" and application != APPLICATION_ID and (tables or application):
-        raise StorageUnavailableError(f"{path} is a database of another program: name another file")
+
+
+def _not_refolds(connection: sqlite3.Connection, where: str) -> StorageUnavailableError:
+    """Return the error for a file that does not have the application id of Refold."""
+    if _ask(connection, UNNAMED):
+        return StorageUnavailableError(
+            f"{where} has the tables of Refold, but not its application_id, as after .dump: restore the file itself"
+        )
+    return StorageUnavailableError(f"{where} is a database of another program: name another file")
 
 
 def _ask(connection: sqlite3.Connection, what: str) -> Any:
@@ -77,6 +88,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
     with database.reading() as connection:
         application, version, tables = _identity(connection)
         replaced = connection.execute(REPLACED).fetchone() if application == APPLICATION_ID else None
+        foreign = None if application == APPLICATION_ID else _not_refolds(connection, database.where)
     where = database.where
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
@@ -89,8 +101,8 @@ def prepare_schema(database: SqliteDatabase) -> None:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)
         return
-    if tables:
-        raise StorageUnavailableError(f"{where} is a database of another program: name another file")
+    if tables and foreign is not None:
+        raise foreign
     if database.read_only:
         raise StorageUnavailableError(f"{where} is empty: import something into it first")
     _create_tables(database)

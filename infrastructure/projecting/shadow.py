@@ -13,8 +13,9 @@ from ...domain.errors import ProjectionError, StorageBusyError, StorageError
 from ...domain.log.ports import PagedLog
 from ...domain.positions import Moment
 from ...projections.contract import Projection
+from ..log.row_faults import MissingTableError
 from .leases import TAKE_OVER_SECONDS, Lease, holder_of
-from .runner import ProjectionRunner
+from .runner import CATCH_UPS_MAX, ProjectionRunner
 from .store import ProjectionStore
 
 # The lease of a process that was killed is free after TAKE_OVER_SECONDS.
@@ -92,10 +93,16 @@ class Build:
             ProjectionError: the projection cannot fold an event.
             StorageBusyError: this process paused for so long that another process took over.
         """
-        try:
-            return self._run(stop, until, at_once)
-        except ProjectionError as error:
-            raise ProjectionError(self._projection.name, error.event, error.reason) from error.__cause__ or error
+        for left in reversed(range(CATCH_UPS_MAX)):
+            try:
+                return self._run(stop, until, at_once)
+            except ProjectionError as error:
+                raise ProjectionError(self._projection.name, error.event, error.reason) from error.__cause__ or error
+            except MissingTableError:
+                # An erasure drops the table of the shadow, which is begun anew then.
+                if not left:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
 
     def _run(self, stop: Stop, until: Moment | None, at_once: int) -> bool:
         began, before = self._watch.monotonic(), self._store.checkpoint(self.shadow).events

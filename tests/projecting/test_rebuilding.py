@@ -122,6 +122,22 @@ def test_what_is_written_meanwhile(store: refold.Store) -> None:
         assert stored_rows(store)[name] == folded_rows(store)[name]
 
 
+def test_what_is_erased_meanwhile(place: str) -> None:
+    """An erasure by another program drops the new rows: they are begun anew, without what was erased."""
+    with refold.open(place) as store, refold.open(place) as other:
+        talk_at_length(store, 3 * SMALL_PAGE)
+        store.chat("secret").add_message("user", "zanzibar")
+        erased: list[object] = []
+
+        def erase(_: RebuildProgress) -> None:
+            if not erased:
+                erased.append(other.erase(context="secret", why="she asked", dry_run=False))
+
+        assert store.rebuild("search", progress=erase).is_done
+        assert store.search("zanzibar") == []
+        assert stored_rows(store)["search"] == folded_rows(store)["search"]
+
+
 def test_rows_never_go_back(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that were brought further right before the swap are not replaced by what is behind them."""
     talk_at_length(store, 10)

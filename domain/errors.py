@@ -84,6 +84,12 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__}"
 
 
+def first_named(names: Sequence[str], most: int) -> str:
+    """Return the first names for a message, at most so many, and the number of the others."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def reason_of(error: BaseException) -> str:
     """Return the text of an error for a message; of one without a text, its type."""
     return str(error) or type(error).__name__
@@ -159,11 +165,8 @@ class HeldError(DecisionRefusedError):
 
     def __init__(self, contexts: Sequence[str]) -> None:
         self.contexts = tuple(contexts)
-        named = ", ".join(self.contexts[:CALLS_NAMED])
-        more = f" and {len(self.contexts) - CALLS_NAMED:,} more" if len(self.contexts) > CALLS_NAMED else ""
-        super().__init__(
-            f"{named}{more} must be kept, and what was to be erased is shown there: `refold hold` releases it"
-        )
+        named = first_named(self.contexts, CALLS_NAMED)
+        super().__init__(f"{named} must be kept, and what was to be erased is shown there: `refold hold` releases it")
 
 
 HAND_IN_OUTPUTS = (
@@ -176,9 +179,8 @@ class PendingCallsError(DecisionRefusedError):
 
     def __init__(self, calls: Sequence[Any]) -> None:
         self.calls = tuple(calls)
-        named = ", ".join(f"{one.name} ({one.call_id})" for one in self.calls[:CALLS_NAMED])
-        more = f" and {len(self.calls) - CALLS_NAMED:,} more" if len(self.calls) > CALLS_NAMED else ""
-        super().__init__(f"no output is recorded for {named}{more}: {HAND_IN_OUTPUTS}")
+        named = first_named([f"{one.name} ({one.call_id})" for one in self.calls], CALLS_NAMED)
+        super().__init__(f"no output is recorded for {named}: {HAND_IN_OUTPUTS}")
 
 
 class ApprovalPendingError(DecisionRefusedError):
@@ -212,11 +214,10 @@ class IdempotencyError(RefusedError):
     def __init__(self, stream: str, key: str, recorded: Sequence[Any], *, refused: Sequence[object] = ()) -> None:
         self.stream, self.key = stream, key
         self.recorded, self.refused = tuple(recorded), tuple(refused)
-        events = ", ".join(f"{one.event.__struct_config__.tag} at version {one.version}" for one in self.recorded[:3])
-        more = f" and {len(self.recorded) - 3:,} more" if len(self.recorded) > 3 else ""
+        events = [f"{one.event.__struct_config__.tag} at version {one.version}" for one in self.recorded]
         super().__init__(
-            f"the idempotency key {key!r} of {stream} stands for another call, which recorded {events}{more}: "
-            "take another key, or repeat the same call"
+            f"the idempotency key {key!r} of {stream} stands for another call, which recorded "
+            f"{first_named(events, 3)}: take another key, or repeat the same call"
         )
 
 
@@ -357,9 +358,7 @@ class LogWentBackError(StorageError):
         if stream:
             there = f"is at version {found}" if found < acknowledged else "has another event there"
             reason = f"{stream} was at version {acknowledged}, and {there} now"
-        named = ", ".join(one.reference for one in self.lost[:LOST_NAMED])
-        more = len(self.lost) - LOST_NAMED
-        gone = f" (gone: {named}{f' and {more:,} more' if more > 0 else ''})" if named else ""
+        gone = f" (gone: {first_named([one.reference for one in self.lost], LOST_NAMED)})" if lost else ""
         super().__init__(f"{where} went back: {reason}{gone}; {remedy}")
 
 

@@ -9,7 +9,7 @@ import click
 
 from ...domain.context.address import Reference
 from ...domain.context.description import because, joined, place_of
-from ...domain.errors import InvalidInputError
+from ...domain.errors import InvalidInputError, first_named
 from ...domain.ids import split_stream_id
 from ...domain.trajectory.events import MessageRecorded
 from ...domain.trajectory.identity import RunId
@@ -72,10 +72,7 @@ def _several(name: str, runs: Sequence[RunId]) -> str:
     is_data = parse_node_name(name).type in DATA
     options = "--session and --user" if is_data else "--session, --user, --round and --sub"
     places = [f"session {run.session_id!r} of {run.user_id!r}" if is_data else _id(run) for run in runs]
-    shown = ", ".join(places[:PLACES_SHOWN_MAX])
-    more = len(places) - PLACES_SHOWN_MAX
-    shown += f" and {more} more" if more > 0 else ""
-    return f"there is {name!r} in {shown}: say which with {options}"
+    return f"there is {name!r} in {first_named(places, PLACES_SHOWN_MAX)}: say which with {options}"
 
 
 def _id(run: RunId) -> str:

@@ -17,7 +17,14 @@ from ...domain.arguments import require_methods
 from ...domain.clock import REAL_SYSTEM, Stopwatch
 from ...domain.concurrency.locks import renew_in_child
 from ...domain.erasure.events import STREAM as ERASURES
-from ...domain.errors import DamagedError, LogWentBackError, ProjectionError, StorageClosedError, StorageError
+from ...domain.errors import (
+    DamagedError,
+    LogWentBackError,
+    ProjectionError,
+    StorageClosedError,
+    StorageError,
+    first_named,
+)
 from ...domain.log.ports import LiveLog
 from ...projections.contract import Projection
 from .folding import FAULT, Fault, fault_of, note_fault, sets_aside
@@ -189,8 +196,7 @@ def name_projections(names: Sequence[str]) -> str:
     """Return how an error names projections, the first of them and how many there are besides."""
     if len(names) == 1:
         return f"the projection {names[0]}"
-    more = len(names) - NAMED
-    return f"the projections {', '.join(names[:NAMED])}" + (f" and {more} more" if more > 0 else "")
+    return f"the projections {first_named(names, NAMED)}"
 
 
 class WorkingThread:

@@ -77,7 +77,8 @@ def skeleton_of(event: Event, mask: Mask = TEXTS) -> Event:
     whole = _WHOLE.get(type(event))
     if whole is not None:
         left: Event = whole(event, mask)
-        return left
+        # Nothing in the texts of a message without any says that it was erased before.
+        return event if left == event else left
     return _changed(event, **{name: rule(getattr(event, name), mask) for name, rule in _rules_of(type(event)).items()})
 
 

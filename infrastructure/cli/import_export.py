@@ -77,7 +77,7 @@ def take_in(store: Store, path: Path, shown: str, checked: Mapping[str, int] | N
     """
     with progress_bar("importing") as progress:
         if checked is not None and all(store.log.head(stream) == version for stream, version in checked.items()):
-            done = take_in_checked(store.log, path, len(checked), progress=progress)
+            done = take_in_checked(store.log, path, checked, progress=progress)
         else:
             done = take_in_events(store.log, path, progress=progress)
     click.echo(f"{shown}: {_events_summary(done)}, from {one_line(str(path))}")

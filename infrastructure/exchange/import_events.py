@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import msgspec
 from ...domain.arguments import require_functions, require_path
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Erasures, StoreErased, fold
-from ...domain.errors import DamagedError, InvalidInputError
+from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.admission import admitted
@@ -31,7 +31,7 @@ BATCH_EVENTS = 1_000
 
 def checked_file(path: Path, log: LiveLog) -> dict[str, int]:
     """
-    Check a whole file, and compare it with a log; return the version that each of its streams has there.
+    Check a whole file, and compare it with a log; return the versions that its streams, and that of erasures, have now.
 
     Raises:
         InvalidInputError: the file is not complete, or the log has another past of one of its streams.
@@ -51,7 +51,7 @@ class _FileCheck:
         self._path, self._log = path, log
         # The last version of each stream, here and in the log, and the highest version that an event names of each.
         self.versions: dict[str, int] = {}
-        self.heads: dict[str, int] = {}
+        self.heads: dict[str, int] = {ERASURES: log.head(ERASURES)}
         self._named: dict[str, int] = {}
         # The offsets of the lines of each stream that is new or grows.
         self.growing: dict[str, array[int]] = {}
@@ -185,14 +185,17 @@ def take_in_events(log: LiveLog, path: str | os.PathLike[str], *, progress: Prog
     """
     require_functions(progress=progress)
     file = require_path(path)
-    return take_in_checked(log, file, len(checked_file(file, log)), progress=progress)
+    return take_in_checked(log, file, checked_file(file, log), progress=progress)
 
 
-def take_in_checked(log: LiveLog, file: Path, count: int, *, progress: Progress | None) -> TakenIn:
-    """Import the events of a file of `count` streams, none of which has grown in the log since the file was checked."""
-    done = TakenIn()
+def take_in_checked(log: LiveLog, file: Path, checked: Mapping[str, int], *, progress: Progress | None) -> TakenIn:
+    """Import the events of a file; none of its streams has grown in the log since `checked_file` returned `checked`."""
+    done, count = TakenIn(), len(checked) - 1
     for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):
-        head = log.head(stream)
+        head, erasures = log.head(stream), log.head(ERASURES)
+        if head and erasures != checked[ERASURES]:
+            # The file may have texts of the stream that were erased since.
+            raise ConcurrencyError(ERASURES, expected=checked[ERASURES], actual=erasures, remedy="import it again")
         # Versions count from 1, without holes.
         written = _append(log, stream, islice(read, head, None), head)
         done = _counted(done, head, written)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError
+from refold.domain.errors import ConcurrencyError, InvalidInputError
 from refold.infrastructure.exchange import TakenIn, export_events, take_in_events
 from refold.infrastructure.exchange import import_events as taking_in
 from tests.contract.chat_checking import message
@@ -52,6 +52,24 @@ async def test_a_file_that_has_grown(store: refold.Store, tmp_path: Path) -> Non
         assert recorded(store) == recorded(source)
         assert await seen(store) == await seen(source)
         assert store.verify().is_whole
+
+
+def test_what_is_erased_meanwhile(store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file was checked before: it does not bring more of an erased context."""
+    with refold.open(":memory:") as source:
+        source.chat("a", user="mia").add_message("user", "one")
+        export_events(source.log, tmp_path / "file")
+        take_in_events(store.log, tmp_path / "file")
+        source.chat("a").add_message("user", "two")
+        export_events(source.log, tmp_path / "file")
+    monkeypatch.setattr(taking_in, "rehearse", lambda *_: store.erase(user="mia", why="asked", dry_run=False))
+
+    with pytest.raises(ConcurrencyError, match="import it again"):
+        take_in_events(store.log, tmp_path / "file")
+    monkeypatch.undo()
+    with pytest.raises(InvalidInputError, match="texts of chat:a were erased here"):
+        take_in_events(store.log, tmp_path / "file")
+    assert store.log.head("chat:a") == 2
 
 
 async def test_an_older_file(store: refold.Store, tmp_path: Path) -> None:

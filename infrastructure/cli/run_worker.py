@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -27,6 +28,8 @@ Standing = Mapping[str, ProjectionStatus]
 NEWS_EVERY_SECONDS = 10.0
 SEALED_EVERY_SECONDS = 60.0
 RETAINED_EVERY_SECONDS = 3_600.0
+# So long after the signal to stop it still waits for the database; another process goes on with what it has begun.
+STOPPING_SECONDS_MAX = 10.0
 # The jobs beside projections, as the metrics name them.
 SEAL, RETENTION = "seal", "retention"
 
@@ -105,7 +108,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     on stderr.
     """
     began = REAL_SYSTEM.monotonic()
-    with keeping(location, own) as store, asked_to_stop() as stop, _warnings_printed():
+    with _noted_as_over() as over, keeping(location, own) as store, asked_to_stop() as stop, _warnings_printed():
         chosen = known_names(store, names)
         worker_log = WorkerLog(store, chosen)
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
@@ -115,6 +118,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
         with metrics_served(store, chosen, address, lambda: worker.failing, jobs) as url:
             if url is not None:
                 _say(f"metrics at {url}")
+            threading.Thread(target=_end_in_time, args=(stop, over), name="refold-end", daemon=True).start()
             _keep(store, worker, worker_log, stop, jobs)
         try:
             sums = worker_log.sums()
@@ -122,6 +126,24 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
             # It was stopped and did not fail, so the error is only reported: it would have gone on.
             sums = f"how far it came is not known: {error}"
         _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {sums}")
+
+
+@contextmanager
+def _noted_as_over() -> Iterator[threading.Event]:
+    over = threading.Event()
+    try:
+        yield over
+    finally:
+        over.set()
+
+
+def _end_in_time(stop: threading.Event, over: threading.Event) -> None:
+    """End the process some time after `stop` is set, if it is not over: a database that is silent holds it up."""
+    stop.wait()
+    if not over.wait(STOPPING_SECONDS_MAX):
+        _say("stopped without waiting any more for the database, which does not answer")
+        # As after a kill, each transaction is whole or not there.
+        os._exit(0)
 
 
 def _jobs(store: Store, *, seal: bool) -> list[str]:

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -80,6 +81,23 @@ def test_it_goes_on_where_nobody_can_read_what_it_says(database: Path) -> None:
             assert process.wait(PATIENCE_SECONDS) == 0
         finally:
             process.kill()
+
+
+def test_a_database_that_is_silent_does_not_keep_it(database: Path) -> None:
+    """It ends without an answer, and as any other stop."""
+    program = """
+import signal, sys, threading
+from refold.infrastructure.cli import main, run_worker
+run_worker.STOPPING_SECONDS_MAX = 0.1
+run_worker.WorkerLog.sums = lambda _: threading.Event().wait()
+run_worker.WorkerLog.beginning = lambda _: [signal.raise_signal(signal.SIGTERM) or "asked to stop"]
+sys.exit(main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", program, "--db", str(database), "run", "catalogue"]
+    ended = subprocess.run(command, env=environment(), capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+
+    assert ended.returncode == 0
+    assert ended.stderr.endswith(b"stopped without waiting any more for the database, which does not answer\n")
 
 
 @pytest.mark.long

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -160,7 +161,7 @@ def ready(page: Page) -> Page:
 def apart(run: Any, *arguments: Any) -> Any:
     """Run something in a thread of its own: the loop of the browser's driver fills this one."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(run, *arguments).result()
+        return pool.submit(copy_context().run, run, *arguments).result()
 
 
 class Writer:

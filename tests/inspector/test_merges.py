@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Route, expect
 import refold
 
 from .asking import Asked
-from .browser import Served, Watched
+from .browser import Served, Watched, apart
 
 TAKE = {"source": "chat:side", "target": "chat:main"}
 
@@ -63,7 +63,7 @@ def test_an_answer_that_was_taken_is_no_event(asked: Asked) -> None:
     helper = chat.fork("helper")
     helper.add_message("assistant", "So it is.")
     with refold.acting(actor="mia"):
-        asyncio.run(chat.merge_result(helper, agent_id="helper"))
+        apart(asyncio.run, chat.merge_result(helper, agent_id="helper"))
     [added] = asked("diff", before="chat:one@1", after="chat:one")["added"]
     [taken] = asked("preview", target="chat:main", source="chat:one")["taken"]["items"]
 
@@ -127,7 +127,7 @@ def test_a_merge_of_another_state_than_was_seen_is_refused(asked: Asked) -> None
 
 def test_a_preview_of_what_cannot_be_merged(asked: Asked) -> None:
     """The answer says what is wrong."""
-    asyncio.run(asked.store.pool("p").add(refold.PoolItem("x", "x", "x")))
+    apart(asyncio.run, asked.store.pool("p").add(refold.PoolItem("x", "x", "x")))
     for wish, said in (
         ({**TAKE, "source": "pool:p"}, "no chat"),
         ({**TAKE, "source": "chat:side@1..2"}, "one moment"),

@@ -307,6 +307,13 @@ def test_a_move_compares_the_keys(places: tuple[str, str], monkeypatch: pytest.M
 
     with refold.open(source) as store:
         store.chat("later").add_message("user", "still open")
+    with closing(log_at(source)) as log:
+        log.retire()  # type: ignore[attr-defined]  # a log in a database
+    with pytest.raises(DamagedError, match="they are not equal to the source's"):
+        copy_store(source, target, move=True)
+    # It may have been moved elsewhere before, and two stores would go on.
+    with refold.open(source) as store, pytest.raises(StorageReadOnlyError, match="init --reopen"):
+        store.chat("later").add_message("user", "never")
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

@@ -42,6 +42,7 @@ from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
 RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
 REOPEN = f"ALTER TABLE event DROP CONSTRAINT IF EXISTS {RETIRED}"
+IS_RETIRED = f"SELECT 1 FROM pg_constraint WHERE conrelid = 'event'::regclass AND conname = '{RETIRED}'"
 # Appends wait while this many slices are locked, one after the other, in one round trip.
 SLICES_AT_ONCE = 64
 AWAIT_TIMES = 3
@@ -242,14 +243,15 @@ class PostgresLog(CheckedLog):
         self._ends.is_distributed = True
         self._appender.distribute()
 
-    def retire(self) -> None:
+    def retire(self) -> bool:
         """
-        Refuse events from now on, from every process; returns when all transactions that write events have ended.
+        Refuse events from now on, from every process; return whether the log took them until now, when all transactions
+        that write events have ended.
 
         Raises:
             StorageBusyError: one of them took too long.
         """
-        self.database.ask(BEGIN, WAIT_BRIEFLY, Call(REOPEN), Call(RETIRE), COMMIT)
+        return not self.database.ask(BEGIN, WAIT_BRIEFLY, Call(IS_RETIRED), Call(REOPEN), Call(RETIRE), COMMIT)[2]
 
     def reopen(self) -> None:
         """Take events again after `retire`."""

@@ -45,6 +45,7 @@ BACKLOG_EVENTS_MAX = 4_096
 # A trigger costs an append nothing while it is not there, and it also stops processes that have the file open already.
 RETIRE = f"CREATE TRIGGER IF NOT EXISTS {RETIRED} BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
 REOPEN = f"DROP TRIGGER IF EXISTS {RETIRED}"
+IS_RETIRED = "SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?"
 PLAIN = Plain()
 POLL_SECONDS = 0.02
 STREAMS_MAX = 100_000
@@ -203,9 +204,15 @@ class SqliteLog(CheckedLog):
         with self.database.reading() as connection:
             return int(_one(connection, "SELECT slice FROM stream WHERE id = ?", stream))
 
-    def retire(self) -> None:
-        """Refuse events from now on, from every process."""
-        self.write(lambda connection: connection.execute(RETIRE))
+    def retire(self) -> bool:
+        """Refuse events from now on, from every process; return whether the log took them until now."""
+
+        def retiring(connection: sqlite3.Connection) -> bool:
+            is_retired = _one(connection, IS_RETIRED, RETIRED)
+            connection.execute(RETIRE)
+            return is_retired is None
+
+        return self.write(retiring)
 
     def reopen(self) -> None:
         """Take events again after `retire`."""

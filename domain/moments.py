@@ -16,6 +16,7 @@ import msgspec
 
 from .context.context import Attachment
 from .context.decider import Decider
+from .context.description import Change, counted
 from .context.folded_stream import Place
 from .context.journal import Journal
 from .context.transaction import require_no_transaction
@@ -58,6 +59,11 @@ class StoreCopied(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field
         """Raise InvalidInputError if `moment` is not the text of a moment, or `order` cannot be read."""
         Moment.parse(self.moment)
         slices_in(self.order)
+
+
+def describe_copy(event: StoreCopied) -> Change:
+    """Return what a copy says, without its hash and the order of its events."""
+    return Change(lambda _: f"{counted(event.events, 'event')} of {event.source}, up to {event.moment}")
 
 
 StoreEvent = MomentNamed | StoreCopied

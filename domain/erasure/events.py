@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from ..concurrency.known_types import known
+from ..context.description import RANGES_SHOWN_MAX, Change, because, counted, in_pairs, joined
 from ..errors import InvalidInputError
 from ..ids import require_name
 from ..log.admission import StreamName, VersionName, one_of
@@ -151,6 +152,35 @@ ErasureEvent = (
 # An event that names erased ones by their seals.
 Recorded = TypeVar("Recorded", StoreErased, StoreUnarchived)
 _DECODER: msgspec.msgpack.Decoder[ErasureEvent] = msgspec.msgpack.Decoder(known(ErasureEvent))
+
+
+def describe(event: ErasureEvent) -> Change:
+    """Return what an event says, without hashes and seals: an erasure has one for each of its events."""
+    match event:
+        case StoreErased(scope=scope, erased=erased, file=file, why=why):
+            count = sum(len(one.seals) for one in erased) // SEAL_BYTES
+            what = f"{scope}: {counted(count, 'event')} of {_named([one.stream for one in erased])}"
+            words = joined([what, file and f"in {file}", because(why)])
+        case StoreUnarchived(contexts=contexts):
+            words = _named(contexts)
+        case ErasureFinished(erasure=erasure, unreached=unreached):
+            words = joined([erasure, f"not reached: {'; '.join(unreached)}" if unreached else ""])
+        case ContextHeld(context=context, why=why) | ContextReleased(context=context, why=why):
+            words = joined([context, because(why)])
+        case RetentionSet(name=name, days=days, why=why):
+            of = in_pairs(
+                kind=event.kind, user=event.user and "[hashed]", agent=event.agent, source=event.source, tag=event.tag
+            )
+            words = joined([f"{name}: after {counted(days, 'day')}", of, because(why)])
+        case RetentionEnded(name=name, why=why):
+            words = joined([name, because(why)])
+    return Change(lambda _: words)
+
+
+def _named(contexts: Sequence[str]) -> str:
+    """Return how many contexts there are, and the names of the first few."""
+    more = ", ..." if len(contexts) > RANGES_SHOWN_MAX else ""
+    return f"{counted(len(contexts), 'context')} ({', '.join(islice(contexts, RANGES_SHOWN_MAX))}{more})"
 
 
 def seal_of(

@@ -21,9 +21,11 @@ from ...domain.chat.pairing import Approval
 from ...domain.clock import exact, within_years
 from ...domain.content import Content, plain_content
 from ...domain.context.description import Change, WriteJson, place_of
-from ...domain.kinds import EVERY_KIND
+from ...domain.erasure import events as erasures
+from ...domain.kinds import EVERY_KIND, Folder
 from ...domain.log.envelope import Event, RecordedEvent
 from ...domain.memory.events import MemoryRemembered
+from ...domain.moments import StoreCopied, describe_copy
 from ...domain.pool.describe import text_of
 from ...domain.pool.events import AddedEvent
 from ...domain.spans import Ref, Span
@@ -182,8 +184,9 @@ def describe(event: Event) -> Change:
 @cache
 def _describing() -> dict[type[Event], Callable[[Any], Change]]:
     """Return by type of event the function that describes it."""
-    folders = [kind.folder() for kind in EVERY_KIND]
-    return {event_type: folder.describe for folder in folders for event_type in get_args(folder.events)}
+    folders = [*(kind.folder() for kind in EVERY_KIND), Folder(erasures.ErasureEvent, erasures.describe)]
+    by_type = {event_type: folder.describe for folder in folders for event_type in get_args(folder.events)}
+    return {**by_type, StoreCopied: describe_copy}
 
 
 @cache

@@ -117,11 +117,12 @@ class AtifForm(DocumentForm):
         return groups
 
     def document(self, messages: Sequence[Step], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the trajectory with these steps; `attributes` are its fields at its import."""
+        """Return the trajectory with these steps; `attributes` are its fields at its import, or the agent alone."""
         steps = [{"step_id": number, **step} for number, step in enumerate(messages, 1)]
         if str(attributes.get("schema_version")).startswith("ATIF"):
             return {**attributes, "steps": steps}
-        return {"schema_version": VERSION, "trajectory_id": context_id, "agent": ANYONE, "steps": steps}
+        agent = attributes.get("agent", ANYONE)
+        return {"schema_version": VERSION, "trajectory_id": context_id, "agent": agent, "steps": steps}
 
 
 def _call(fields: Fields) -> Call:

@@ -21,7 +21,7 @@ from ...domain.chat.state.sequence import Items
 from ...domain.chat.view import ChatView
 from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
-from ...domain.formats.atif import AtifForm
+from ...domain.formats.atif import ANYONE, AtifForm
 from ...domain.formats.documents import DocumentForm, Documents, GeminiForm, OtelForm, ShareGptForm
 from ...domain.formats.messages import dialect_of, named_outputs
 from ...domain.formats.openai.source_shape import rest_of
@@ -201,10 +201,12 @@ def export_transcripts(
 
 
 def _attributes_of(chat: ChatView[Any], form: str, items: Sequence[ChatItemEvent]) -> dict[str, Any]:
-    """Return the fields beside the messages of the document from which a chat was imported."""
+    """Return the fields beside the messages: of the document from which a chat was imported, else the chat's agent."""
     opened = chat.history(until=1)[0].event
     is_of_form = any(item.origin is not None and item.origin.rest and form in rest_of(item) for item in items)
-    return (parse_json(opened.attributes) or {}) if is_of_form and isinstance(opened, Opened) else {}
+    if is_of_form and isinstance(opened, Opened):
+        return parse_json(opened.attributes) or {}
+    return {"agent": {**ANYONE, "name": opened.agent}} if form == "atif" and opened.agent else {}
 
 
 def _is_as_imported(chat: ChatView[Any], items: Sequence[ChatItemEvent]) -> bool:

@@ -342,6 +342,19 @@ def test_calls_in_the_text_of_an_answer(tmp_path: Path) -> None:
         assert transcript_of(chat, "sharegpt").document["conversations"] == turns
 
 
+def test_a_trajectory_names_the_agent_of_its_chat(tmp_path: Path) -> None:
+    """Trajectories of several agents are compared by this name; one that was imported keeps its own."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("c", agent="clerk")
+        chat.add_message("user", "Hello.")
+
+        clerk, expert = (transcript_of(one, "atif").document for one in (chat, chat.fork("d", agent="expert")))
+        assert [one["agent"] for one in (clerk, expert)] == [
+            {"name": name, "version": "unknown"} for name in ("clerk", "expert")
+        ]
+        assert transcript_of(imported(store, tmp_path, "atif", clerk), "atif").document == clerk
+
+
 def test_what_an_import_knows() -> None:
     """Calls have their outputs by name, steps their time and tokens, and any provider can be sent the chat."""
     with refold.open(":memory:") as store:

@@ -175,7 +175,7 @@ def usage(
         elif sums:
             _print_usage(sums, by)
         else:
-            click.echo("no usage yet: nothing was said", err=True)
+            click.echo("no usage is like that" if rows else "no usage yet: nothing was said", err=True)
 
 
 def _print_usage(rows: Sequence[UsageSum], by: Sequence[str]) -> None:

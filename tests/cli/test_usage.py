@@ -87,6 +87,11 @@ def test_wrong_names(spent: Path, arguments: tuple[str, ...], said: str) -> None
     assert said in result.fault
 
 
+def test_days_without_usage(spent: Path) -> None:
+    """Something was said, but not on these days."""
+    assert refold("usage", "--until", "1999-12-31", db=spent) == (0, "", "no usage is like that\n")
+
+
 def test_nothing_was_said(tmp_path: Path) -> None:
     """It says so, as JSON with an empty list."""
     package.open(tmp_path / "x.db").close()

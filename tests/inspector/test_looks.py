@@ -21,6 +21,7 @@ def _fill(store: refold.Store) -> None:
     chat.add_function_output("look", "Error: nobody is there", call_id="c", is_error=True)
     for number in range(60):
         chat.add_message("user", f"line {number}\n" * (1 + number % 4))
+    store.chat("owned", user="U" * 120, session="S" * 150)
     run = store.run("mia", "s", 0, agent="planner")
     asked = run.register_query("Which one?")
     for place, is_done in enumerate((True, False)):
@@ -67,6 +68,19 @@ def test_the_header_and_the_tabs_keep_their_lines(browser: Browser, served: Serv
         )
         assert len(middles) > 3
         assert max(middles) - min(middles) < 4, parts
+    profile.close()
+
+
+@pytest.mark.parametrize(("path", "width"), [("/", 1280), ("/c/owned", 400)])
+def test_a_long_user_and_a_long_session_are_broken_into_lines(
+    browser: Browser, served: Served, path: str, width: int
+) -> None:
+    """They do not run over the edge, and take the columns behind them along."""
+    profile = Watched(browser, served, viewport={"width": width, "height": 700})
+    page = profile.open(path)
+    expect(page.locator("main")).to_contain_text("U" * 120)
+    for part in page.locator(".scroll, .headline").all():
+        assert part.evaluate("one => one.scrollWidth <= one.clientWidth")
     profile.close()
 
 

@@ -84,6 +84,18 @@ def test_a_long_user_and_a_long_session_are_broken_into_lines(
     profile.close()
 
 
+def test_a_table_is_printed_whole(browser: Browser, served: Served) -> None:
+    """Not the part of it that is on the screen: paper does not scroll."""
+    profile = Watched(browser, served, viewport={"width": 900, "height": 300})
+    page = profile.open("/projections")
+    expect(page.get_by_role("row")).not_to_have_count(0)
+    main = page.locator("main")
+    assert main.evaluate("one => one.scrollHeight > one.clientHeight")
+    page.emulate_media(media="print")
+    assert main.evaluate("one => one.scrollHeight <= one.clientHeight && one.clientHeight > innerHeight")
+    profile.close()
+
+
 def test_the_header_names_the_store(watched: Watched) -> None:
     """By the last part of its location, of which it has the rest beside the pointer."""
     store = watched.open("/").locator("header .store")

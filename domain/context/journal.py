@@ -38,6 +38,7 @@ from .outbox import Outbox, let_go_of_settled, require_sizes
 from .transaction import Call, Transaction, current_transaction, is_of_no_call
 
 S = TypeVar("S")
+T = TypeVar("T")
 CATCH_UPS_MAX = 100
 PENDING_MAX = 10_000
 # After so many appends in a row before which nobody else wrote, the version is predicted again.
@@ -518,16 +519,31 @@ class Journal(FoldedStream[S]):
             ConcurrencyError: another writer came first in all attempts, or `attempt` expects a version that the stream
                 has not reached.
         """
-        for number in range(CATCH_UPS_MAX):
+
+        def refreshed() -> Any:
             self.refresh()
-            try:
-                result = attempt()
-                self.flush()
-                return result
-            except ConcurrencyError as error:
-                if error.is_ahead or number == CATCH_UPS_MAX - 1:
-                    raise
-        raise AssertionError("the loop returns or raises")
+            result = attempt()
+            self.flush()
+            return result
+
+        return retried(refreshed)
+
+
+def retried(attempt: Callable[[], T], *, decided_on: str | None = None) -> T:
+    """
+    Return what an attempt returns; it is made again as long as another writer comes first.
+
+    Raises:
+        ConcurrencyError: another writer came first a hundred times, or in the stream `decided_on`; or the attempt
+            expects a version that the stream has not reached.
+    """
+    for number in range(CATCH_UPS_MAX):
+        try:
+            return attempt()
+        except ConcurrencyError as error:
+            if error.is_ahead or error.stream == decided_on or number == CATCH_UPS_MAX - 1:
+                raise
+    raise AssertionError("the loop returns or raises")
 
 
 def _replayed(recorded: Sequence[RecordedEvent]) -> Outcome:

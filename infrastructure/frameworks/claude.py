@@ -29,6 +29,7 @@ from ...domain.chat.events import ChatItemEvent, FunctionReturned, MessageAdded,
 from ...domain.chat.usage import metrics_of, put_usage
 from ...domain.clock import REAL_SYSTEM
 from ...domain.concurrency.threads import in_thread
+from ...domain.context.journal import retried
 from ...domain.context.transaction import current_or_new_transaction
 from ...domain.errors import InvalidInputError
 from ...domain.formats.anthropic.receive import AnthropicReader
@@ -38,7 +39,7 @@ from ...domain.formats.receive import Fields, Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, Order, read_lines
 from .conversation import Conversation, Message
-from .open_chats import OpenChat, OpenChats, acting_as, require_store, retried, saved_under, take_all_out
+from .open_chats import OpenChat, OpenChats, acting_as, require_store, saved_under, take_all_out
 
 if TYPE_CHECKING:
     from ...projections.saved_states import SavedStateRow

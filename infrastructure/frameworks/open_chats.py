@@ -17,10 +17,10 @@ import msgspec
 from ...domain.arguments import require_instance
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent
-from ...domain.context.journal import CATCH_UPS_MAX
+from ...domain.context.journal import retried
 from ...domain.context.transaction import current_or_new_transaction, current_transaction
 from ...domain.erasure.forgetting import watch
-from ...domain.errors import ConcurrencyError, LogWentBackError, NotFoundError
+from ...domain.errors import LogWentBackError, NotFoundError
 from ...domain.ids import stream_id
 from ...domain.log.envelope import acting, current_meta
 from ...domain.log.gate import gate_of
@@ -59,22 +59,6 @@ def saved_under(store: Store, framework: str, begun: str) -> list[SavedStateRow]
 def acting_as(actor: str) -> AbstractContextManager[None]:
     """Record what the block does as done by `actor` where nobody else is named as the actor."""
     return acting(actor=current_meta(default_actor=actor, idempotency_key=None).actor)
-
-
-def retried(attempt: Callable[[], T]) -> T:
-    """
-    Return what an attempt returns; it is made again as long as another writer comes first.
-
-    Raises:
-        ConcurrencyError: another writer came first a hundred times.
-    """
-    for number in range(CATCH_UPS_MAX):
-        try:
-            return attempt()
-        except ConcurrencyError as error:
-            if error.is_ahead or number == CATCH_UPS_MAX - 1:
-                raise
-    raise AssertionError("the loop returns or raises")
 
 
 class Entry(NamedTuple):

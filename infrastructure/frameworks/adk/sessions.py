@@ -21,6 +21,7 @@ from ....domain.chat.events import ChatItemEvent
 from ....domain.chat.rules.commands import EvictItems
 from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
+from ....domain.context.journal import retried
 from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError
 from ....domain.ids import decoded_id, stream_id
 from ....projections.catalogue import CatalogueRow
@@ -58,8 +59,6 @@ if TYPE_CHECKING:
 # Items that left the view for these reasons are events of the session all the same: the kit leaves them out by itself.
 LEFT_BY_KIT = f"{NAME}: "
 REWOUND, COMPACTED = f"{LEFT_BY_KIT}rewound", f"{LEFT_BY_KIT}compacted"
-# How often an append is tried again because another session changed the state of the same user or app.
-ATTEMPTS_MAX = 100
 STALE = (
     "the session has been modified in storage since it was loaded: get it again with get_session before you append more"
 )
@@ -279,21 +278,17 @@ class RefoldSessionService(BaseSessionService):
             (chat_id, key.user if prefix == State.USER_PREFIX else None, of_scope(state, prefix))
             for prefix, chat_id in key.scopes.items()
         ]
-        for attempt in range(ATTEMPTS_MAX):
-            try:
-                with ExitStack() as until, self._store.transaction():
-                    scopes = [
-                        (self._taken(chat_id, until, user).chat, delta) for chat_id, user, delta in deltas if delta
-                    ]
-                    record(until)
-                    for scope, delta in scopes:
-                        saved = scope.saved_states.last(NAME, STATE)
-                        whole = {**(NO_STATE if saved is None else saved.value or NO_STATE), **delta}
-                        scope.saved_states.save(NAME, {STATE: whole}, expected_version=scope.version)
-                return
-            except ConcurrencyError as error:
-                if error.stream == decided_on or attempt == ATTEMPTS_MAX - 1:
-                    raise
+
+        def attempt() -> None:
+            with ExitStack() as until, self._store.transaction():
+                scopes = [(self._taken(chat_id, until, user).chat, delta) for chat_id, user, delta in deltas if delta]
+                record(until)
+                for scope, delta in scopes:
+                    saved = scope.saved_states.last(NAME, STATE)
+                    whole = {**(NO_STATE if saved is None else saved.value or NO_STATE), **delta}
+                    scope.saved_states.save(NAME, {STATE: whole}, expected_version=scope.version)
+
+        retried(attempt, decided_on=decided_on)
 
     def _taken(self, chat_id: str, until: ExitStack, user: str | None) -> OpenChat:
         found = until.enter_context(self._chats.taken(chat_id, create=True, user=user))

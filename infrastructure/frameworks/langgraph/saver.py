@@ -30,12 +30,13 @@ from ....domain.arguments import require_whole
 from ....domain.canonical import ID_BYTES_MAX
 from ....domain.concurrency.locks import fork_safe_lock, synchronized
 from ....domain.concurrency.threads import in_thread
+from ....domain.context.journal import retried
 from ....domain.erasure.forgetting import watch
 from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id, split_stream_id
 from ....projections.saved_states import SavedStateRow
 from ...store import Store
-from ..open_chats import acting_as, require_store, retried
+from ..open_chats import acting_as, require_store
 from .branch import BRANCH, FRAMEWORK, RUN, THREAD, Found
 from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write

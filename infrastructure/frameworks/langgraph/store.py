@@ -44,6 +44,7 @@ from langgraph.store.memory import InMemoryStore
 from ....domain.canonical import require_unicode
 from ....domain.concurrency.locks import locked, renew_in_child, synchronized
 from ....domain.concurrency.threads import in_thread
+from ....domain.context.journal import retried
 from ....domain.errors import InvalidInputError, LogWentBackError, NotFoundError, ReadOnlyError
 from ....domain.ids import decoded_id, encoded_id
 from ....domain.log.envelope import acting, current_meta
@@ -51,7 +52,7 @@ from ....domain.memory.memory import MemoryScope
 from ....domain.memory.records import MemoryChange, MemoryRecord
 from ....domain.positions import Moment
 from ...store import Store
-from ..open_chats import require_store, retried
+from ..open_chats import require_store
 from .branch import FRAMEWORK
 
 PREFIX = "langgraph/"

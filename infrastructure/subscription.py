@@ -36,7 +36,6 @@ class Wanted(NamedTuple):
     streams: frozenset[str] | None
 
     def has(self, event: RecordedEvent) -> bool:
-        """Return whether an event is wanted."""
         if self.streams is not None and event.stream not in self.streams:
             return False
         return self.kinds is None or split_stream_id(event.stream)[0] in self.kinds

@@ -63,7 +63,6 @@ class Promise(Settled[Result]):
         self._sleep.acquire()
 
     def set_result(self, result: Result) -> None:
-        """Set the result."""
         self._result = result
         self._settle()
 

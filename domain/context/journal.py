@@ -154,7 +154,6 @@ class Journal(FoldedStream[S]):
         return joined if is_other else None
 
     def is_changed_within(self, open_transaction: Transaction | None) -> bool:
-        """Return whether an open transaction has changed this journal."""
         return open_transaction is not None and self._transaction is open_transaction
 
     @synchronized

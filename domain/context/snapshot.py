@@ -128,7 +128,6 @@ class Packing(Generic[State]):
         return found if [one.digest for one in there] == [found.digest] else None
 
     def is_of(self, snapshot: Snapshot, state: State) -> bool:
-        """Return whether a snapshot is that of a state."""
         return snapshot.body == self._pack(state)
 
     def read(self, log: Log, stream: str, end: StreamEnd) -> tuple[State, Sequence[RecordedEvent]] | None:

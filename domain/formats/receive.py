@@ -132,7 +132,6 @@ class Fields:
         return self.error(name, f"found {found!r}", expected)
 
     def error(self, name: str, fault: str, expected: str) -> InvalidInputError:
-        """Return the error for a field that has a fault."""
         path = f"{self.path}.{name}".strip(".").replace(".[", "[")
         return InvalidInputError(f"{at_field(self.where, path)}: {fault}, expected {expected}")
 

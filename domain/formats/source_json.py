@@ -9,7 +9,6 @@ Check = Callable[[Any], bool]
 
 
 def is_text(value: Any) -> bool:
-    """Return whether `value` is text."""
     return isinstance(value, str)
 
 

@@ -377,7 +377,6 @@ class HookDecorator:
     def __get__(self, owner: object, kind: type) -> _Attach: ...
 
     def __get__(self, owner: object | None, kind: type) -> Self | _Attach:
-        """Return the decorator of one owner."""
         if owner is None:
             return self
         if isinstance(getattr(owner, self._into), FrozenList):

@@ -151,7 +151,6 @@ class Chain:
     # Snapshots are beside the events, and no digest covers them.
 
     def snapshot_code(self, stream: str, packed: bytes) -> bytes:
-        """Return the code of a snapshot of a stream."""
         data = stream.encode() + b"\0" + packed
         return hashlib.blake2b(data, digest_size=CODE_BYTES, key=self.key, person=b"refold snapshot").digest()
 

@@ -298,7 +298,6 @@ class _Fold:
         )
 
     def apply(self, event: Completed) -> None:
-        """Apply one event."""
         self._version += 1
         match event:
             case NodeRegistered():

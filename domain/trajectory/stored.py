@@ -84,7 +84,6 @@ class Held(msgspec.Struct, frozen=True, gc=False, eq=False):
 
     @property
     def event(self) -> Any:
-        """The event."""
         source = self.source
         return source.event(self.version) if isinstance(source, StoredEvents) else source
 

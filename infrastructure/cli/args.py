@@ -432,7 +432,6 @@ def opened(store: Store, name: str) -> ChatContext:
 
 
 def chat_in(store: Store, stream: str) -> ChatContext:
-    """Return the chat of a stream."""
     return store.chat(split_stream_id(stream)[1], create=False)
 
 

@@ -72,7 +72,6 @@ class _Quiet(Change):
 
 
 def container_in(store: Store, stream: str) -> ContextQueue[Any] | ContextPool[Any]:
-    """Return the queue or the pool of a stream."""
     kind, context_id = split_stream_id(stream)
     if kind == "queue":
         return store.queue(context_id, create=False)

@@ -275,7 +275,6 @@ class _Pages:
         self._page: dict[int, RecordedEvent] = {}
 
     def event(self, stream: str, version: int) -> RecordedEvent:
-        """Return an event of a stream."""
         if version not in self._page or self._page[version].stream != stream:
             read = self._log.read(stream, after=version - 1, until=version - 1 + PAGE_EVENTS)
             self._page = {one.version: one for one in read}

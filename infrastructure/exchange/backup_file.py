@@ -235,7 +235,6 @@ class BackupFile:
         return self._opened(_chunk_in, expanded, frame)
 
     def events_of(self, name: str) -> Iterator[tuple[Stream, RecordedEvent]]:
-        """Yield the events of one stream."""
         for frame in self.chunks:
             chunk = self.open(frame)
             if any(stream.name == name for stream in chunk.streams):

@@ -363,7 +363,6 @@ class _Copy:
         log.append([NewEvents(stream=STREAM, expected_version=version, events=events, metas=metas)]).result()
 
     def report(self, copied: int, *, is_moved: bool) -> CopyReport:
-        """Return the report on this copy."""
         return CopyReport(
             source=self._source.where,
             target=self._target.where,

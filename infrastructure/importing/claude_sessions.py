@@ -207,7 +207,6 @@ class _Exchange:
         return of_parent is self and bool(answers) and self.open_calls.issuperset(answers)
 
     def take(self, line: Line) -> None:
-        """Add a line to the exchange."""
         self.open_calls.update(line.ids_of("tool_use", "id"))
         self.open_calls.difference_update(line.ids_of("tool_result", "tool_use_id"))
         self.last = line.uuid

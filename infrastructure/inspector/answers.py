@@ -295,7 +295,6 @@ def projection_answer(store: Store, given: Parameters) -> Shape:
 
 
 def projections_answer(store: Store, given: Parameters) -> Shape:
-    """Return the answer to `projections`."""
     now, found = store.now(), _statuses(store, store._runner.projections.values())
     return {"head": str(now), "events": now.events, "projections": [status_shape(one) for one in found]}
 
@@ -314,25 +313,21 @@ def _statuses(store: Store, projections: Iterable[Projection]) -> list[Projectio
 
 
 def search_answer(store: Store, given: Parameters) -> list[Shape]:
-    """Return the answer to `search`."""
     limit = given.whole("limit", 50, 1, PAGE_MAX)
     hits = store.search(given.required("q"), kind=given.text("kind"), context=given.text("context"), limit=limit)
     return [hit_shape(hit) for hit in hits]
 
 
 def usage_answer(store: Store, given: Parameters) -> list[Shape]:
-    """Return the answer to `usage`."""
     by = tuple((given.text("by") or "day,agent,model").split(","))
     return [usage_shape(row) for row in store.usage(by=by)]
 
 
 def approvals_answer(store: Store, given: Parameters) -> list[Shape]:
-    """Return the answer to `approvals`."""
     return [waiting_shape(one) for one in store.pending_approvals()]
 
 
 def moments_answer(store: Store, given: Parameters) -> dict[str, str]:
-    """Return the answer to `moments`."""
     return {name: str(moment) for name, moment in store.moments().items()}
 
 

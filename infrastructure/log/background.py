@@ -160,7 +160,6 @@ class WaitingSnapshots:
             self._storing.wake()
 
     def get(self, stream: str) -> bytes | None:
-        """Return the snapshot of a stream that waits."""
         pack = self._waiting.get(stream)
         return None if pack is None else pack()
 

@@ -79,12 +79,7 @@ class StoreRecorder(FollowableRecorder):
         self._pages = _sequence(log, slice_number)
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> NoReturn:
-        """
-        Refuse.
-
-        Raises:
-            NotSupportedError: always; contexts write Refold's events.
-        """
+        """Raise NotSupportedError: contexts write Refold's events."""
         raise NotSupportedError(WRITTEN_BY_CONTEXTS)
 
     def select_events(
@@ -260,12 +255,7 @@ class EventMapper(Mapper[str]):
         return _recorded(stored_event).event
 
     def to_stored_event(self, domain_event: Any) -> NoReturn:
-        """
-        Refuse.
-
-        Raises:
-            NotSupportedError: always; contexts write Refold's events.
-        """
+        """Raise NotSupportedError: contexts write Refold's events."""
         raise NotSupportedError(WRITTEN_BY_CONTEXTS)
 
 
@@ -340,21 +330,11 @@ class StoreFactory(InfrastructureFactory[TrackingRecorder]):
         return self.application_recorder()
 
     def tracking_recorder(self, tracking_recorder_class: type[TrackingRecorder] | None = None) -> NoReturn:
-        """
-        Refuse.
-
-        Raises:
-            NotSupportedError: always; a projection has its own database.
-        """
+        """Raise NotSupportedError: a projection has its own database."""
         raise NotSupportedError("a projection keeps its rows by refold.infrastructure.sqlite, .postgres or another one")
 
     def process_recorder(self) -> NoReturn:
-        """
-        Refuse.
-
-        Raises:
-            NotSupportedError: always; contexts write Refold's events.
-        """
+        """Raise NotSupportedError: contexts write Refold's events."""
         raise NotSupportedError(WRITTEN_BY_CONTEXTS)
 
     def close(self) -> None:

@@ -165,7 +165,6 @@ def storable(text: str) -> str:
 
 
 def originator_of(stream: str, id_type: IdType) -> UUID | str:
-    """Return the originator id of a stream."""
     return UUID(stream) if id_type == "uuid" else stream
 
 

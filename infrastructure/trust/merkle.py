@@ -18,7 +18,6 @@ RootOf = Callable[[int, int], bytes]
 
 
 def leaf_hash(data: bytes) -> bytes:
-    """Return the hash of a leaf."""
     return _sha256(b"\x00" + data).digest()
 
 

@@ -184,7 +184,6 @@ class FoldedItemView(ItemView):
 
     @cached_property
     def state(self) -> Any:
-        """The folded state."""
         raise NotImplementedError
 
     @property

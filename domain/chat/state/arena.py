@@ -445,5 +445,4 @@ def _call_id_of(item: ChatItemEvent) -> str | None:
 
 
 def totals_of(item: ChatItemEvent) -> Totals:
-    """Return the totals of one item."""
     return Totals(1, int(is_user(item)), estimate_tokens(item))

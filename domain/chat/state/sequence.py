@@ -313,7 +313,6 @@ class Items(Sequence[ChatItemEvent]):
         return found
 
     def is_pinned(self, ordinal: int) -> bool:
-        """Return whether an item is pinned."""
         return self.edits is not None and ordinal in self.edits.pinned
 
     def approval(self, ordinal: int) -> Approval | None:

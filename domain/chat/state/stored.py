@@ -129,7 +129,6 @@ class Hashes:
         return len(self.packed) // HASH_BYTES
 
     def append(self, name: str) -> None:
-        """Add the hash of a name."""
         self.packed += _hash_of(name)
 
     def places(self, name: str, count: int) -> Sequence[int]:

@@ -216,7 +216,6 @@ def kept_blocks(beside: bytes) -> list[dict[str, Any]]:
 
 
 def text_block(text: str) -> dict[str, Any]:
-    """Return a text as a block."""
     return {"type": "text", "text": text}
 
 

@@ -97,7 +97,6 @@ def _is_file(part: Value) -> bool:
 
 
 def is_text_part(part: Value) -> bool:
-    """Return whether a part has a text."""
     return has(part, text=is_text)
 
 

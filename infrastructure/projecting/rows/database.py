@@ -323,7 +323,6 @@ class DatabaseProjectionStore(ProjectionStore):
         """Return the statement for the newest rows that match a query, as many as are ranked."""
 
     def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
-        """Return rows of a projection."""
         return rows_of(projection.row, self._values(projection, found))
 
     def _values(self, projection: Projection, found: Iterable[Values]) -> list[Values]:

@@ -58,7 +58,7 @@ class WhatIf:
             InvalidInputError: the id cannot be one, or is taken.
             DecisionRefusedError: everything was kept already.
         """
-        then = ChatContext(journal=self._journal("chat", context_id, CHAT))
+        then = ChatContext.standing_on(self._journal("chat", context_id, CHAT), self._attachment())
         return then.fork(self._free("chat", new_id), agent=agent)
 
     def queue(self, context_id: str, new_id: str | None = None) -> ContextQueue[Any]:

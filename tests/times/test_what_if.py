@@ -14,6 +14,7 @@ from refold.domain.errors import ConcurrencyError, DecisionRefusedError, Invalid
 from refold.domain.positions import Moment
 from refold.domain.spans import Segment
 from tests.contract.writing import at_once
+from tests.domain.fakes import CountingSystem
 from tests.support.every_kind import fill, seen
 
 
@@ -60,6 +61,19 @@ async def test_branches_of_one_moment(store: refold.Store) -> None:
     assert [item.id for item in store.pool("p2", create=False)] == ["i1", "i2"]
     assert {key: value for key, value in (await seen(store)).items() if key in before} == before
     assert store.verify().is_whole
+
+
+def test_branches_have_the_clock_and_the_ids_of_their_store() -> None:
+    """Chats do, too: a store with a clock for tests has the same branches each time."""
+    system = CountingSystem()
+    with refold.open(":memory:", system=system) as store:
+        store.chat("a")
+        branch = store.what_if(store.now()).chat("a")
+
+        said = branch.add_message("user", "otherwise")
+
+        assert said.id == f"msg_{system.ids:012x}"
+        assert said.created_at <= system.time
 
 
 async def test_they_are_kept_as_one(store: refold.Store) -> None:

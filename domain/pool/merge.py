@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from itertools import islice
 from math import inf
+from types import EllipsisType
 from typing import Any, Literal, NamedTuple
 
 from ..arguments import require_instance
@@ -377,10 +378,11 @@ def of_branch(given: Any, context_id: str | None, limit: Any, no_limit: Any) -> 
 
 
 def branch_of(
-    parent: Container[Any], limit: int | None, context_id: str | None, key: str | None
+    parent: Container[Any], limit: int | EllipsisType | None, context_id: str | None, key: str | None
 ) -> tuple[Journal[ContainerState], Attachment]:
     """
-    Begin a branch of what `parent` shows, and return its journal and its attachment.
+    Begin a branch of what `parent` shows, and return its journal and its attachment; its limit is the parent's if none
+    is given (`...`).
 
     Raises:
         InvalidInputError: the id is malformed or taken.
@@ -388,7 +390,7 @@ def branch_of(
     # The events that a branch names must be on disk before the branch is. The state is read once, because another
     # thread may change the parent meanwhile.
     state = parent._source.settled()
-    event = _branched(parent, state, limit)
+    event = _branched(parent, state, state.limit if limit is ... else limit)
     attachment = parent._attachment
     if context_id is None:
         context_id = attachment.child_id(parent.stream_id, state.ancestry, key)
@@ -402,7 +404,8 @@ def branch_of(
         base=fold(state, (event,)),
     )
     try:
-        call = ("branch", parent.stream_id, parent._version_asked, limit)
+        # Only what was given: when the call is repeated, the parent may have another limit.
+        call = ("branch", parent.stream_id, parent._version_asked, *(() if limit is ... else (limit,)))
         journal.execute(Begin(event), call=call, idempotency_key=key, catch_up=False)
     except ConcurrencyError as error:
         raise InvalidInputError(f"{stream} exists already: branch under another id") from error

@@ -249,10 +249,10 @@ class ContextPool(Container[T]):
             InvalidInputError: the limit is less than 1, or the id is taken or malformed.
         """
         context_id, limit = of_branch(id_or_limit, context_id, limit, ...)
-        new_limit = self.limit if isinstance(limit, EllipsisType) else require_limit(limit, POOL)
+        new_limit = limit if isinstance(limit, EllipsisType) else require_limit(limit, POOL)
         # A branch has the class of its parent, which may be a user's; but the class of a view is read-only.
         made = ContextPool if isinstance(self, ReadOnlyPool) else type(self)
-        branch: ContextPool[T] = made(limit=new_limit, tags=self.tags)
+        branch: ContextPool[T] = made(limit=self.limit if new_limit is ... else new_limit, tags=self.tags)
         branch._stand_on(*branch_of(self, new_limit, context_id, idempotency_key))
         branch.hooks = list(self.hooks)
         return branch

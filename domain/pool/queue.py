@@ -122,7 +122,7 @@ class ContextQueue(Container[T]):
         """
         given = None if isinstance(hooks, EllipsisType) else require_several(hooks or (), "the hooks")
         context_id, limit = of_branch(id_or_limit, context_id, limit, None)
-        new_limit = self.limit if limit is None else require_limit(limit, QUEUE)
+        new_limit = ... if limit is None else require_limit(limit, QUEUE)
         branch: ContextQueue[T] = ContextQueue.standing_on(*branch_of(self, new_limit, context_id, idempotency_key))
         branch.hooks = list(self.hooks if given is None else given)
         return branch

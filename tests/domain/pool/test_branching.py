@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from refold.domain.context.context import Attachment
-from refold.domain.errors import InvalidInputError
+from refold.domain.errors import IdempotencyError, InvalidInputError
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.pool import ContextPool
 from refold.domain.pool.queue import ContextQueue
@@ -178,6 +178,20 @@ async def test_a_branch_is_made_once_under_a_key() -> None:
 
     assert (again.id, contents(again)) == (first.id, ["a", "b"])
     assert queue.branch(idempotency_key="l").id != first.id
+
+
+@pytest.mark.parametrize("kind", [ContextQueue, ContextPool])
+async def test_a_branch_is_repeated_after_the_limit_was_changed(kind: Any) -> None:
+    """The call says nothing about the limit: it is the same call, and gets the branch that it made."""
+    parent = kind(limit=3)
+    first = parent.branch(idempotency_key="k")
+    await parent.change_settings(limit=2)
+
+    again = parent.branch(idempotency_key="k")
+
+    assert (again.id, again.limit) == (first.id, 3)
+    with pytest.raises(IdempotencyError):
+        parent.branch(limit=3, idempotency_key="k")
 
 
 async def test_a_hook_branches_what_is_recorded() -> None:

@@ -17,11 +17,11 @@ from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
 from ....domain.chat.context import ChatContext
-from ....domain.errors import DamagedError, NotFoundError
+from ....domain.errors import NotFoundError
 from ....domain.ids import encoded_id, split_stream_id
 from ..conversation import IsCounted, Message
 from .branch import FRAMEWORK, holds
-from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of
+from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of, require_shown
 from .values import Values
 
 if TYPE_CHECKING:
@@ -122,11 +122,9 @@ class ChannelChats:
             if known.chat.stream_id == stream and known.version == int(version):
                 return known.copies.messages(named["count"], values)
         view = self._store.chat(split_stream_id(stream)[1], create=False).at(int(version))
-        found, _ = messages_of(view.recorded_items(), values)
-        if len(found) != named["count"]:
-            raise DamagedError(
-                named["view"], f"a checkpoint has {named['count']} messages there, and it shows {len(found)}"
-            )
+        items = view.recorded_items()
+        found, _ = messages_of(items, values)
+        require_shown(named["view"], items, len(found), named["count"])
         return found
 
     def chats(self) -> Iterator[ChatContext]:

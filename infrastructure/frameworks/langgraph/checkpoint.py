@@ -16,13 +16,12 @@ from langgraph.checkpoint.base import empty_checkpoint, writes_sort_key
 
 from ....domain.canonical import parse_json
 from ....domain.chat.view import ChatView
-from ....domain.errors import DamagedError
 from ....domain.ids import split_stream_id
 from ...store import Store
 from ..conversation import IsCounted, Message
 from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved, holds
 from .channels import ChannelChats, messages_in
-from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of
+from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of, require_shown
 from .values import Values
 
 # The channel that is looked at first for messages.
@@ -307,13 +306,12 @@ class Reader:
         view = self._view(found, about)
         items = list(view.recorded_items())
         messages, own = messages_of(items, self._values)
-        if len(messages) != count:
-            shown = len(messages)
-            raise DamagedError(f"the checkpoint {found.id}", f"it has {count} messages, and its chat shows {shown}")
+        require_shown(f"the chat of the checkpoint {found.id}", items, len(messages), count)
         if view is branch.chat:
             # Where nothing ever left the view, and nobody else added to it, older checkpoints have the first of these.
             is_grown = view.recorded_items().edits is None and own == count
-            branch.held = Held(about["channel"], Copies(items, count), since=0 if is_grown else found.version)
+            copies = Copies(items, len(messages))
+            branch.held = Held(about["channel"], copies, since=0 if is_grown else found.version)
             return branch.held.copies.handed_out(messages, self._values)
         return messages
 

@@ -351,6 +351,25 @@ def messages_of(
     return messages, own
 
 
+def require_shown(place: str, items: Sequence[ChatItemEvent], shown: int, count: int) -> None:
+    """
+    Require that the items at a place show as many messages as a checkpoint has there.
+
+    Where texts were erased it may be others: nothing is left of a message of thinking alone, or of an output without a
+    call, and a call of others may belong to the message before it now.
+
+    Raises:
+        DamagedError: they show more or fewer, and nothing was erased.
+    """
+    if shown != count and not any(map(_is_erased, items)):
+        raise DamagedError(place, f"a checkpoint has {count} messages there, and it shows {shown}")
+
+
+def _is_erased(item: ChatItemEvent) -> bool:
+    # A message without a text has the mark alone.
+    return b'"erased"' in item.extra if isinstance(item, MessageAdded) else getattr(item, "erased", None) is not None
+
+
 class Copies:
     """
     The messages of a thread as they were saved or loaded last; nobody else holds these copies.

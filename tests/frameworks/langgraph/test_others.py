@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage, ToolMessage
 from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.graph import START, MessagesState, StateGraph
 
 import refold
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.events import FunctionCalled, Origin
 from refold.domain.chat.saved_states import SavedStates
 from refold.domain.errors import CheckpointSupersededError
 from refold.infrastructure.frameworks.langgraph.branch import Branch
@@ -374,3 +375,28 @@ def test_a_message_that_was_erased_is_gone_and_the_thread_goes_on(memory: Store)
     assert "Elm Street" not in repr(list(graph.get_state_history(thread())))
     assert graph.get_state(thread()).values.keys() == {"messages"}
     assert graph.invoke(said("more", "h2"), thread())["seen"] == "more"
+
+
+THOUGHT = AIMessage([{"type": "thinking", "thinking": "why?", "signature": "s"}], id="m1")
+
+
+@pytest.mark.parametrize(
+    "message", [THOUGHT, ToolMessage("found", tool_call_id="c1", id="m1"), AIMessage("a", id="m1")]
+)
+def test_messages_of_which_an_erasure_leaves_less(memory: Store, message: AnyMessage) -> None:
+    """Of thinking alone, or an output without a call, nothing is left; a call of others may go with what is left."""
+    graph = chatting(RefoldSaver(memory), echo)
+    graph.update_state(thread(), {"messages": [HumanMessage("hello", id="h1"), message]})
+    call = FunctionCalled(id="f1", created_at=1.0, name="f", arguments="{}", call_id="f1", origin=Origin(starts=False))
+    memory.chat("t").record_items([call])
+    graph.update_state(thread(), said("more", "h2"))
+
+    memory.erase(context="t", item="m1", why="asked for", dry_run=False)
+
+    again = chatting(RefoldSaver(memory), echo)
+    for one in (graph, again):
+        states = [state.values["messages"] for state in one.get_state_history(thread())]
+        assert "why?" not in repr(states)
+        assert [left.id for left in states[0] if left.type == "human"] == ["h1", "h2"]
+    assert [left.id for left in graph.invoke(said("go on", "h3"), thread())["messages"]][-3:-1] == ["h2", "h3"]
+    assert again.get_state(thread()).values == graph.get_state(thread()).values

@@ -481,7 +481,7 @@ def test_what_is_no_saved_value_is_damage(packed: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"messages": {"channel": "messages", "count": 9}}, "it has 9 messages, and its chat shows 1"),
+        ({"messages": {"channel": "messages", "count": 9}}, "a checkpoint has 9 messages there, and it sh"),
         ({"lists": {"notes": {"view": "chat:t/.notes@2", "count": 9}}}, "a checkpoint has 9 messages there, and it sh"),
     ],
 )

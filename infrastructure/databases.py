@@ -24,7 +24,7 @@ from ..domain.errors import (
 from ..domain.log.memory_log import MemoryLog
 from ..domain.log.ports import LiveLog
 from ..domain.positions import BEGINNING
-from .files import BESIDE_SQLITE, OWNER, is_private
+from .files import BESIDE_SQLITE, OWNER, PRIVATE, is_private
 from .log.codec import CODEC, Codec
 from .projecting.store import MemoryProjectionStore, ProjectionStore, ReadOnlyProjectionStore, kept_by
 from .trust.tables import (
@@ -119,7 +119,7 @@ def open_database(
     is_file = location != ":memory:" and not location.startswith("postgresql://")
     if private and not is_file:
         raise InvalidInputError("private=True is for files of SQLite: on a server, roles say who may read")
-    if is_file and is_private(private):
+    if is_file and (private or PRIVATE in os.environ) and is_private(private):
         _keep_private(Path(location), may_create=create and not read_only)
     if encrypt is not None:
         require_instance(encrypt, bool, "encrypt", "take True, False or None")

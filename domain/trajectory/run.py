@@ -646,7 +646,7 @@ class Run(Context[RunState]):
         """
         Return the versions of a node, from 1: each is an event about it, in all rounds that the run goes back over.
 
-        A removed node can be named too.
+        A removed node can be named too; any vertex of a data node, as `Table(orders)#1`, names the whole node.
 
         Raises:
             DecisionRefusedError: an open transaction changed the node.
@@ -669,7 +669,7 @@ class Run(Context[RunState]):
 
     def node_at(self, name: str, version: int) -> BaseIR:
         """
-        Return a node as it was at one of its versions, counted from 1, or negative from the last (-1: the last).
+        Return a node as it was at one of its `versions`, counted from 1, or negative from the last (-1: the last).
 
         Raises:
             NodeNotFoundError: there is no such version, or it removed the node.

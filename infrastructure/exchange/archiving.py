@@ -60,8 +60,9 @@ class Archived(msgspec.Struct, frozen=True, kw_only=True):
     """
     The contexts whose texts went into a file, or (`is_dry_run`) would go, or came back from it.
 
-    Each has the number of its events that changed; `events` is the number of all. `erased` is the number of those that
-    did not come back, because they were erased meanwhile. `unreached` says where texts may still be beside the file.
+    Each has the number of its events that changed; `events` is the number of all, and without any no file is made.
+    `erased` is the number of those that did not come back, because they were erased meanwhile. `unreached` says where
+    texts may still be beside the file.
     """
 
     file: str

@@ -71,6 +71,8 @@ def test_a_node_at_its_versions() -> None:
     assert paths == ["/0", "/1", "/2", "/3", "/3", "/0"]
     assert run.node_at(table, -1) == run.node(table)
     assert run.node_at(table, 2) == run.node(f"{table}#1")
+    # Any vertex of a data node names the whole node.
+    assert run.node_at(f"{table}#1", -1) == run.node(table)
     assert run.node_at(table, 3).history == {}
     for version in (0, 5, -5):
         with pytest.raises(NodeNotFoundError, match=f"no version {version}: it has 1 to 4"):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import errno
 import importlib
+import logging
 import signal
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -56,7 +58,7 @@ def ui(port: int | None, host: str, write: bool, no_open: bool, location: str) -
             if not no_open:
                 # A browser in the terminal ends with its window, and waits for the server that is begun here.
                 threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
-            uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)).run(sockets=[listening])
+            _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening)
 
         serving(location, serve, write=write)
 
@@ -119,7 +121,24 @@ def _serve_http(server: Any, location: str, host: str, port: int | None) -> None
     with bound(host, port, MCP_PORT) as listening:
         app = http_app(server, hosts=(*LOCAL_HOSTS, in_url(host)))
         announce(f"{shown(location)} is served at {url_of(listening, host)}{PATH}", host)
-        uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)).run(sockets=[listening])
+        _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening)
+
+
+def _run_server(server: Any, listening: socket.socket) -> None:
+    """Run a server of uvicorn until Ctrl-C or SIGTERM. After both the store is closed."""
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        # Answers that are open at the end, as those of a page, are given up: that is no fault.
+        return not server.should_exit
+
+    # The server repeats the signal when it has ended, and SIGTERM would end the process before the store is closed.
+    before, logger = signal.signal(signal.SIGTERM, lambda *_: sys.exit()), logging.getLogger("uvicorn.error")
+    logger.addFilter(is_wanted)
+    try:
+        server.run(sockets=[listening])
+    finally:
+        logger.removeFilter(is_wanted)
+        signal.signal(signal.SIGTERM, before)
 
 
 def serving(location: str, serve: Callable[[Store], None], *, write: bool) -> None:

@@ -321,8 +321,9 @@ def test_an_address_of_another_machine(port: int | None) -> None:
         bound("192.0.2.1", port, 8123)
 
 
-def test_it_ends_with_an_open_page(tmp_path: Path) -> None:
-    """Ctrl-C ends the server although the news of an open page have no end, and the store is closed."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_with_an_open_page(tmp_path: Path, number: signal.Signals) -> None:
+    """A signal ends the server although the news of an open page have no end, and the store is closed."""
     database = tmp_path / "s.db"
     with refold.open(str(database)) as store:
         store.chat("a").add_message("user", "hello")
@@ -334,8 +335,9 @@ def test_it_ends_with_an_open_page(tmp_path: Path) -> None:
         with httpx.stream("GET", f"{address}api/tail", timeout=PATIENCE_SECONDS) as news:
             lines = news.iter_lines()
             assert next(lines).startswith("retry:")
-            process.send_signal(signal.SIGINT)
-            assert process.wait(PATIENCE_SECONDS) in (0, 130)
+            process.send_signal(number)
+            assert process.wait(PATIENCE_SECONDS) == (130 if number == signal.SIGINT else 0)
+        assert process.stderr.read() == ""
     finally:
         process.kill()
         process.wait()

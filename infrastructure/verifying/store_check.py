@@ -280,9 +280,9 @@ class _ProjectionCheck(NamedTuple):
         except DamagedError:
             # The problem of the rows already says so.
             return []
-        if aside and repair:
-            self._is_made_anew()
-        left = self.store.set_aside(self.projection)
+        is_anew = repair and bool(aside) and self._is_made_anew()
+        # Rows that were never made lack none of the events yet.
+        left = self.store.set_aside(self.projection) if is_anew else aside
         made = "its rows are made without"
         return [self._problem(f"{made} {one.event}: {one.error}", is_repaired=one not in left) for one in aside]
 

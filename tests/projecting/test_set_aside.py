@@ -141,6 +141,15 @@ def test_repaired(poisoned: refold.Store) -> None:
     assert again.verify().problems == ()
 
 
+def test_rows_that_were_never_made(poisoned: refold.Store) -> None:
+    """They would be made without the events, and nobody has repaired anything."""
+    report = poisoned.verify()
+
+    assert [(one.where, one.is_repaired) for one in report.problems] == [("counts", False), ("counts", False)]
+    assert not report.is_whole
+    assert [one.is_repaired for one in poisoned.verify(repair=True).problems] == [False, False]
+
+
 def test_repairing_what_has_set_too_many_aside(poisoned: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is reported like everything else, and ends nothing."""
     monkeypatch.setattr(folding, "ASIDE_EVENTS_MAX", 1)

@@ -46,7 +46,7 @@ def command(repair: bool, processes: int | None, form: str, own: Own, location: 
     if as_json:
         print_json({"database": shown(location), "is_whole": report.is_whole, **msgspec.to_builtins(report)})
     else:
-        _print(report)
+        _print(report, repair)
     if report.left_out:
         left_out = counted(len(report.left_out), "projection")
         note(f"the database cannot be written: {left_out} could not be compared")
@@ -69,9 +69,9 @@ def _report(location: str, repair: bool, processes: int | None, form: str, own: 
         return store.verify(progress=progress, processes=processes)
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, repair: bool) -> None:
     for problem in report.problems:
-        kind, state = paint(problem.kind, "green" if problem.is_repaired else "red"), _state(problem)
+        kind, state = paint(problem.kind, "green" if problem.is_repaired else "red"), _state(problem, repair)
         click.echo(f"{kind} {one_line(problem.where)}: {one_line(problem.reason)}{state}")
     counts = (
         f"{counted(report.streams, 'stream')}, {counted(report.events, 'event')}, "
@@ -80,9 +80,9 @@ def _print(report: Report) -> None:
     click.echo(f"{counts}: {_verdict(report)}")
 
 
-def _state(problem: Problem) -> str:
-    if problem.is_repaired:
-        return " (repaired)"
+def _state(problem: Problem, repair: bool) -> str:
+    if problem.is_repaired or repair:
+        return " (repaired)" if problem.is_repaired else " (not repaired)"
     return " (`refold verify --repair` makes it anew)" if problem.repairable else ""
 
 

@@ -1,7 +1,7 @@
 """`refold verify`, and what reading commands do about a damaged log."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,9 @@ from refold.infrastructure.cli import readable
 from refold.infrastructure.verifying.event_check import Report
 from tests.cli.running import refold
 from tests.cli.test_bad_databases import as_nobody
+from tests.codec.ages import NEWEST, Note
+from tests.contract.stores import log_at
+from tests.contract.writing import append
 from tests.verifying.damaging import sql
 
 LEFT_OUT = "refold: what cannot be read is left out: "
@@ -69,6 +72,20 @@ def test_projections_are_repaired(database: Path) -> None:
     assert repaired.out.splitlines()[0].endswith(" (repaired)")
     assert repaired.out.endswith(": 0 problems, 1 repaired\n")
     assert (after.code, after.out.endswith(": nothing is wrong\n")) == (0, True)
+
+
+def test_what_a_repair_does_not_help(database: Path) -> None:
+    """An event of a newer Refold: before, a repair is advised; after it, nobody is sent to do it again."""
+    with closing(log_at(str(database), codec=NEWEST)) as log:
+        append(log, "chat:new", Note(author="mia", words=("hello",)), root="new")
+
+    advised, repaired = refold("verify", db=database), refold("verify", "--repair", db=database)
+
+    for ended, way_out in ((advised, "(`refold verify --repair` makes it anew)"), (repaired, "(not repaired)")):
+        lines = ended.out.splitlines()
+        assert (ended.code, len(lines)) == (1, 26)
+        assert {line[-len(way_out) :] for line in lines if line.startswith("projection")} == {way_out}
+        assert lines[-1].endswith(": 25 problems")
 
 
 def test_wherever_bytes_have_changed(database: Path) -> None:

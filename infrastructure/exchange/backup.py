@@ -20,7 +20,13 @@ from ...domain.arguments import require_functions, require_path
 from ...domain.clock import REAL_SYSTEM
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import Seals, seal_of
-from ...domain.errors import InvalidInputError, LogWentBackError, StorageBusyError, StorageReadOnlyError
+from ...domain.errors import (
+    InvalidInputError,
+    LogWentBackError,
+    StorageBusyError,
+    StorageFullError,
+    StorageReadOnlyError,
+)
 from ...domain.ids import slice_of
 from ...domain.log.envelope import NO_DIGEST, UNKEYED, Chain, RecordedEvent, encode_payload
 from ...domain.log.memory_log import MemoryLog
@@ -305,8 +311,8 @@ def reading_stored(location: str, chain: Chain) -> Iterator[Database]:
 
 
 def _begin_lineage(location: str) -> None:
-    """Give a store the id of its lineage, unless it may only be read."""
-    with suppress(StorageReadOnlyError, StorageBusyError):
+    """Give a store the id of its lineage, unless it may only be read, or its disk is full."""
+    with suppress(StorageReadOnlyError, StorageBusyError, StorageFullError):
         log, rows = open_database(location, create=False, is_raw=True)
         with closing(log):
             lineage_of(rows)

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.errors import DamagedFileError, StorageError
-from refold.infrastructure.exchange import backup_file
+from refold.domain.errors import DamagedFileError, StorageError, StorageFullError
+from refold.infrastructure.exchange import backup, backup_file
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import BackupFile, reading_backup, writing_backup
 from refold.infrastructure.exchange.copying import Incoming
@@ -60,6 +60,24 @@ def test_a_chunk_ends_before_it_is_too_large(tmp_path: Path, monkeypatch: pytest
 
     with reading_backup(tmp_path / "a.backup") as file:
         assert [len(file.open(frame)) for frame in file.chunks] == [3, 2, 1, 1, 1, 2]
+
+
+def test_a_store_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has no room for an id, and is backed up elsewhere without one, until it gets one."""
+
+    def full(_: object) -> str:
+        raise StorageFullError("no room left")
+
+    path, source = tmp_path / "a.backup", str(tmp_path / "source.db")
+    filled(source)
+    monkeypatch.setattr(backup, "lineage_of", full)
+    report = back_up_from(source, path)
+    monkeypatch.undo()
+    again = back_up_from(source, path)
+
+    assert (report.lineage, report.events) == ("", len(events_of(source)))
+    assert (again.lineage != "", again.added) == (True, 0)
+    assert check_backup(path).lineage == again.lineage
 
 
 def test_a_run_counts_once_it_is_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

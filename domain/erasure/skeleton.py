@@ -281,6 +281,8 @@ _WHOLE: dict[type, Rule] = {
 _REASON: dict[str, Rule] = {"reason": _none}
 _PIECE: dict[str, Rule] = {"text": _nothing}
 _OWNER: dict[str, Rule] = {"user": _owner}
+# The name of a planned step is a sentence of a model as often as the name of a function.
+_STEP: dict[str, Rule] = {"name": _text, "params": _no_json}
 # By class, for all of its subclasses, too: the fields with texts, and what is left of each. All other fields stay:
 # tests/domain/erasure has the list of them.
 _FIELDS: dict[type, dict[str, Rule]] = {
@@ -315,8 +317,8 @@ _FIELDS: dict[type, dict[str, Rule]] = {
     run.PortraitWritten: {"description": _text},
     run.PortraitFailed: {"error": _text},
     run.PortraitDiscarded: {"description": _text},
-    run.StepQueued: {"params": _no_json},
-    run.StepRefused: {"params": _no_json},
+    run.StepQueued: _STEP,
+    run.StepRefused: _STEP,
     run.MessageRecorded: {"record": _record},
     run.RunClosed: _REASON,
 }

@@ -37,7 +37,7 @@ from refold.domain.pool import events as pool
 from refold.domain.pool.items import totals_of
 from refold.domain.spans import Ref
 from refold.domain.totals import Totals
-from refold.domain.trajectory.events import MessageRecorded
+from refold.domain.trajectory.events import MessageRecorded, StepQueued, StepRefused
 from tests.domain.chat_events import called, returned, said
 from tests.domain.formats.openai_contexts import EDITED
 from tests.domain.formats.provider_contexts import CONTEXTS, FEW, POOL
@@ -138,6 +138,12 @@ def test_no_text_is_left(event: Any) -> None:
     left = skeleton_of(_planted(event), Mask("PLANTED", b"salt"))
 
     assert [path for path, text in texts_in(left) if "PLANTED" in text] == []
+
+
+def test_the_name_of_a_planned_step_is_a_text() -> None:
+    """Other names stay, but this one is what an agent wrote into its plan."""
+    for step in (StepQueued(queue="todo", name="Call Mia."), StepRefused(queue="todo", name="Call Mia.", capacity=1)):
+        assert skeleton_of(step) == msgspec.structs.replace(step, name="[erased]")
 
 
 def test_an_item_counts_what_it_counted() -> None:

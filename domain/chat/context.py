@@ -806,7 +806,7 @@ class ChatContext(ChatView["ChatContext"]):
         self._no_summary = answer.failure
         if answer.failure is None:
             await in_thread(require_unerased, other._attachment.log, erasures)
-            summary = summary_message(self._system, OTHERS_SUMMARY + answer.text, self._system.now(), agent_id)
+            summary = summary_message(self._system, OTHERS_SUMMARY, answer, self._system.now(), agent_id)
             await in_thread(self._tell, source, summary, call, idempotency_key)
         return self
 
@@ -880,7 +880,7 @@ class ChatContext(ChatView["ChatContext"]):
             stream=self._writer.place.stream,
             folded=tuple(item.id for item in (*plan.prior, *plan.items)),
             before=plan.before,
-            summary=summary_message(self._system, SUMMARY + answer.text, plan.created_at),
+            summary=summary_message(self._system, SUMMARY, answer, plan.created_at),
             model=model,
         )
         # The command names the summarised items, so events that others appended meanwhile do no harm.

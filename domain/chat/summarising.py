@@ -11,10 +11,12 @@ import msgspec
 from ..arguments import require_methods
 from ..canonical import canonical_json, parse_json, require_unicode
 from ..clock import System
+from ..errors import InvalidInputError
 from .events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from .items import ChatItem, ChatMessage, FunctionCall, FunctionCallOutput
 from .roles import ChatRole
 from .rules.summaries import SummaryPlan
+from .usage import metrics_of
 
 if TYPE_CHECKING:
     from ..llm.base import LLM
@@ -93,21 +95,25 @@ def _is_summary(message: ChatMessage | MessageAdded) -> bool:
 
 
 class SummaryAnswer(msgspec.Struct, frozen=True):
-    """A summary, or the reason why there is no summary."""
+    """A summary, or the reason why there is no summary; `metrics` has the usage, as a message stores it."""
 
     text: str = ""
     failure: str | None = None
+    metrics: bytes = b""
 
 
-def summary_message(system: System, text: str, created_at: float, agent_id: str | None = None) -> MessageAdded:
+def summary_message(
+    system: System, heading: str, answer: SummaryAnswer, created_at: float, agent_id: str | None = None
+) -> MessageAdded:
     """Return the message of a summary, in its recorded form."""
     return MessageAdded(
         id=system.new_id("msg_"),
         created_at=created_at,
         agent_id=agent_id,
         role="assistant",
-        content=(require_unicode(text, "the summary"),),
+        content=(require_unicode(heading + answer.text, "the summary"),),
         extra=canonical_json({"summary": True}, what="the summary"),
+        metrics=answer.metrics,
     )
 
 
@@ -126,13 +132,24 @@ async def answer_of(llm: LLM, prompt: ChatView[Any]) -> SummaryAnswer:
 
     try:
         answer = await collect(llm.chat(prompt))
+        metrics = _metrics((answer.metadata or {}).get("usage"), model_name(llm))
     except Exception as error:
         logger.warning("no summary: the model failed", exc_info=True)
         return SummaryAnswer(failure=f"the model failed: {type(error).__name__}: {error}")
     if not answer.content.strip():
         logger.warning("no summary: the model gave a blank answer")
         return SummaryAnswer(failure="the model gave a blank answer")
-    return SummaryAnswer(answer.content)
+    return SummaryAnswer(answer.content, metrics=metrics)
+
+
+def _metrics(usage: object, model: str | None) -> bytes:
+    """Return the usage of a summary in its stored form; one that cannot be read is no reason to have no summary."""
+    try:
+        metrics = metrics_of(None, usage, model=model) if usage else None
+        return canonical_json(metrics, what="the usage") if metrics else b""
+    except InvalidInputError:
+        logger.warning("the usage of a summary is left out", exc_info=True)
+        return b""
 
 
 def model_name(llm: LLM) -> str | None:

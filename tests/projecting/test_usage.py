@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -13,7 +14,7 @@ import msgspec
 import pytest
 
 import refold
-from refold.chat import TokenBudget
+from refold.chat import LLMResponse, TokenBudget
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage, FunctionCall
 from refold.domain.chat.roles import ChatRole
@@ -245,6 +246,36 @@ async def test_summaries(store: refold.Store) -> None:
     await chat.summarize(Telling(), keep_recent_turns=1)
 
     assert [(row.model, row.messages, row.tokens_out) for row in store.usage()] == [("", 3, 0), ("m2", 1, 12)]
+
+
+@pytest.mark.parametrize(
+    ("said", "counted"),
+    [
+        (TokenBudget(input_tokens=900, output_tokens=20, cached_tokens=5), (900, 20, 5)),
+        ({"prompt_tokens": 7, "completion_tokens": 2}, (7, 2, 0)),
+        ({"input_tokens": -1}, (0, 0, 0)),
+        ("many", (0, 0, 0)),
+    ],
+)
+async def test_what_a_summary_took(store: refold.Store, said: object, counted: tuple[int, ...]) -> None:
+    """A summary has the longest prompt of all; what its provider says of it counts for its model, wherever it goes."""
+
+    class Counting(Telling):
+        async def chat(self, *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
+            async for piece in super().chat(*args, **kwargs):
+                yield piece.model_copy(update={"metadata": {"usage": said}})
+
+    chat, other = store.chat("a"), store.chat("b")
+    for text in ("one", "two"):
+        chat.add_message("user", text)
+    await other.merge_with_summary(chat, llm=Counting())
+    await chat.summarize(Counting(), keep_recent_turns=1)
+
+    assert chat.summary_failure is None
+    for name in ("a", "b"):
+        row = store.usage(by=("model",), context=name)[-1]
+        assert (row.counted_in, row.counted_out, row.counted_cached) == counted
+        assert row.model == "m2" or not any(counted)
 
 
 def test_messages_of_runs(store: refold.Store) -> None:

@@ -11,7 +11,7 @@ from ..domain.canonical import require_unicode
 from ..domain.clock import REAL_SYSTEM, System
 from ..domain.context.folded_stream import Durability, require_durability
 from ..domain.errors import InvalidInputError
-from ..domain.log.gate import Acting, Allow, Gate, require_acting
+from ..domain.log.gate import Acting, Allow, Gate
 from ..domain.redaction import Redact
 from .databases import location_of, open_database, stored_log
 from .projecting.store import ProjectionStore
@@ -70,7 +70,8 @@ def open_store(
     """
     text = location_of(location)
     require_durability(durability)
-    require_acting(acting)
+    if acting not in ("optional", "required"):
+        raise InvalidInputError(f"acting is {acting!r}: take 'optional' or 'required'")
     require_functions(allow=allow, redact=redact)
     if require_unicode(synchronous, "synchronous").upper() not in ("FULL", "NORMAL", "EXTRA"):
         raise InvalidInputError(f"synchronous is {synchronous!r}: take FULL, NORMAL or EXTRA")

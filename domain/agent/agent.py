@@ -23,12 +23,13 @@ from ..hooks.registry import (
     rebuild_hooks_from_serialization,
     serialize_hooks_by_type,
 )
+from ..ids import stream_id
 from ..log.envelope import acting, current_meta
 from ..pool.container import QUEUE_LIMIT
 from ..pool.items import ContextItem
 from ..pool.pool import ContextPool
 from ..pool.queue import ContextQueue
-from .context_store import ContextStore, context_id_of, kept_as, require_new, restored_contexts
+from .context_store import ContextStore, context_id_of, kept_as, restored_contexts
 from .errors import UnregisteredAgentError, UnroutableItemError
 from .tool import AsyncGenTool, BaseTool, ToolRegistry
 from .turn import Guarded, Turn, safe_execution
@@ -359,7 +360,10 @@ class Agent(Guarded):
         if context_id is None and self._store is not None:
             context_id = context_id_of(name)
         if context_id is not None:
-            require_new(context_id, self.context_pool, self.context_queue)
+            # Before one of them is branched.
+            for context in (self.context_pool, self.context_queue):
+                if context.log.head(stream := stream_id(context.kind.name, context_id)):
+                    raise InvalidInputError(f"{stream} exists already: branch under another id, or open it")
         child = Agent(
             name,
             self.description if description is None else description,

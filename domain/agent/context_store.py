@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..errors import InvalidInputError, NotFoundError
 from ..hooks.registry import rebuild_hooks_from_serialization
-from ..ids import encoded_id, stream_id
+from ..ids import encoded_id
 from ..pool.container import QUEUE_LIMIT
 from ..pool.pool import ContextPool
 from ..pool.queue import ContextQueue
@@ -43,19 +43,6 @@ def context_id_of(agent_name: str) -> str:
 def kept_as(*contexts: ContextPool[Any] | ContextQueue[Any]) -> dict[str, str]:
     """Return the ids of those of an agent's contexts that are not detached."""
     return {_saved_as(context): context.id for context in contexts if not context.is_detached}
-
-
-def require_new(context_id: str, *contexts: ContextPool[Any] | ContextQueue[Any]) -> None:
-    """
-    Refuse an id that is already in use in the log of one of these contexts, before any of them is branched.
-
-    Raises:
-        InvalidInputError: the id is in use or invalid.
-    """
-    for context in contexts:
-        stream = stream_id(context.kind.name, context_id)
-        if context.log.head(stream):
-            raise InvalidInputError(f"{stream} exists already: branch under another id, or open it")
 
 
 def restored_contexts(

@@ -60,18 +60,6 @@ def action_of(event: Event | type[Event]) -> Action:
     return _ACTION_OF.get(tag.split(".")[1] if "." in tag else tag, "edit")
 
 
-def require_acting(acting: str) -> Acting:
-    """
-    Return `acting` if it is a known value.
-
-    Raises:
-        InvalidInputError: it is not.
-    """
-    if acting not in ("optional", "required"):
-        raise InvalidInputError(f"acting is {acting!r}: take 'optional' or 'required'")
-    return "required" if acting == "required" else "optional"
-
-
 class Gate:
     """
     Asks `allow`, if there is one, and requires an actor of every change if `needs_actor`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import click
@@ -112,33 +111,11 @@ def _report_fork(child: Context[Any], parent: str, version: int, how: str, held:
     report(child, said, shape, as_json=as_json)
 
 
-def merge_chats(
-    target: ChatContext,
-    source: ChatContext,
-    moment: str | None,
-    *,
-    how: Literal["full", "result"],
-    rule: MergeRule,
-    instructions: bool,
-    agent_id: str | None,
-    as_json: bool,
-) -> None:
-    """Merge the new items of a chat, or its last answer, into another chat, and print the result."""
-    view, before = args.chat_at(source, moment), target.version
-    if how == "result":
-        asyncio.run(target.merge_result(view, agent_id=agent_id))
-    else:
-        asyncio.run(target.merge(view, instructions=instructions, on_conflict=rule))
-    _report_merge(target, source, view, before, how, as_json)
-
-
-def _report_merge(
-    target: ChatContext, source: ChatContext, view: ReadOnlyChatContext, before: int, how: str, as_json: bool
-) -> None:
+def _report_merge(target: ChatContext, view: ReadOnlyChatContext, before: int, how: str, as_json: bool) -> None:
     merged: list[Merged] = after(target, before, Merged)
     conflicts: list[ConflictResolved] = after(target, before, ConflictResolved)
     shape = merged_shape(view, how, merged, conflicts)
-    said = f"{counted(shape['items'], 'item')} taken from {one_line(source.id)}@{view.version}"
+    said = f"{counted(shape['items'], 'item')} taken from {one_line(view.id)}@{view.version}"
     said += f", about {shape['tokens']:,} tokens"
     report(target, said, shape, as_json=as_json)
     _explain_chat(target, merged, conflicts)
@@ -182,12 +159,6 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     said = f"{counted(len(taken), 'item')} taken from {one_line(source.id)}@{source.version}, about {tokens:,} tokens"
     said += f"; {counted(len(dropped), 'item')} dropped" if dropped else ""
     report(target, said + of_room(evicted), shape, as_json=as_json)
-    _explain_container(target, merged, conflicts)
-
-
-def _explain_container(
-    target: Container[Any], merged: Sequence[MergedEvent], conflicts: Sequence[PoolConflictResolved]
-) -> None:
     if not merged:
         _note_nothing_new(target.stream_id)
     for one in conflicts:
@@ -257,16 +228,13 @@ def merge(
         if source == target:
             raise InvalidInputError(f"{target} cannot be merged into itself: name two contexts")
         if kind == "chat":
-            merge_chats(
-                args.chat_in(store, target),
-                args.chat_in(store, source),
-                moment,
-                how=how,
-                rule=rule or "ours",
-                instructions=instructions,
-                agent_id=agent_id,
-                as_json=as_json,
-            )
+            chat, view = args.chat_in(store, target), args.chat_at(args.chat_in(store, source), moment)
+            before = chat.version
+            if how == "result":
+                asyncio.run(chat.merge_result(view, agent_id=agent_id))
+            else:
+                asyncio.run(chat.merge(view, instructions=instructions, on_conflict=rule or "ours"))
+            _report_merge(chat, view, before, how, as_json)
             return
         if how == "result" or instructions or (rule and kind == "queue"):
             raise args.usage_error(

@@ -29,14 +29,9 @@ def items(*, required: bool, metavar: str = "ITEM", help: str = PLACES) -> Calla
     )
 
 
-def context_label(context: Context[Any]) -> str:
-    """Return the context and its version, as the report of a change begins with them."""
-    return f"{context.stream_kind}:{one_line(context.id)} @{context.version}"
-
-
 def report(context: Context[Any], said: str, shape: dict[str, Any], *, as_json: bool) -> None:
     """Print the result of a change, as a sentence or as JSON."""
     if as_json:
         print_json(changed_shape(context, shape))
     else:
-        click.echo(f"{context_label(context)}: {said}")
+        click.echo(f"{context.stream_kind}:{one_line(context.id)} @{context.version}: {said}")

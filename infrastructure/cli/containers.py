@@ -94,11 +94,6 @@ def changed(container: Container[Any], prepare: Callable[[ContainerState], Comma
     return asyncio.run(container.change(_Quiet(prepare), None, None)).events
 
 
-def held_in(stream: str, state: ContainerState) -> dict[Ref, Held]:
-    """Return the items of the container `stream` by origin."""
-    return {held.ref.within(stream): held for held in state.items.values()}
-
-
 def named_items(stream: str, held: Mapping[Ref, Held], names: Iterable[str], way_out: str) -> list[Held]:
     """
     Return the named items among `held`; a name is an id, which means the last item with it, or a place like `@3`.
@@ -126,13 +121,6 @@ def items_in(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
 def made_room(container: Container[Any], events: Iterable[Event]) -> list[Held]:
     """Return the items that these events evicted to make room."""
     return items_in(container, [span for event in events if isinstance(event, EvictedEvent) for span in event.items])
-
-
-def departures_of(container: Container[Any]) -> Departures:
-    """Return the items that left a container up to the version that it shows."""
-    departures = Departures(container.stream_id)
-    departures.go_on(complete(container.log, container.log.read_events(container.stream_id, until=container.version)))
-    return departures
 
 
 def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:
@@ -217,7 +205,8 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
             container = container_in(store, args.stream_of(store, context, (kind,)))
             stream = container.stream_id
             way_out = f"to take out: `refold {kind} show {quote(container.id)}` lists what there is"
-            leaving = named_items(stream, held_in(stream, container.shown_state), items, way_out)
+            held = {one.ref.within(stream): one for one in container.shown_state.items.values()}
+            leaving = named_items(stream, held, items, way_out)
             with store.transaction():
                 _remove(container, leaving, reason)
             tokens = total_of(leaving).tokens
@@ -261,7 +250,8 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
             container = container_in(store, args.stream_of(store, context, (kind,)))
             stream = container.stream_id
             way_out = f"to restore: `refold {kind} show {quote(container.id)} --evicted` lists what left"
-            left = {ref: Held(ref, one.held.event) for ref, one in departures_of(container).gone().items()}
+            events = complete(store.log, store.log.read_events(stream, until=container.version))
+            left = {ref: Held(ref, one.held.event) for ref, one in Departures(stream, events).gone().items()}
             back = named_items(stream, left, items, way_out)
             evicted = made_room(container, changed(container, lambda _: Restore(tuple(back))))
             shape = {

@@ -93,11 +93,6 @@ def _sort_of_content(content: Content) -> str:
     return content.type.rpartition(":")[2] or "json"
 
 
-def style_of(speaker: str) -> str:
-    """Return the style of a speaker's name."""
-    return "red" if speaker == "error" else STYLES.get(speaker, "dim")
-
-
 def about(item: Item) -> str:
     """Return the description of an item; empty if it has none."""
     match item:
@@ -198,7 +193,8 @@ def style_of_row(row: Row, speaker: str) -> str:
         return "dim"
     if row.pair is not None and speaker != "error":
         return PAIR_STYLES[row.pair % len(PAIR_STYLES)]
-    return style_of(sort_of(row.entry.item))
+    sort = sort_of(row.entry.item)
+    return "red" if sort == "error" else STYLES.get(sort, "dim")
 
 
 def view_in(

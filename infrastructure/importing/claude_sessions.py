@@ -322,7 +322,10 @@ def sessions_in(entries: Sequence[tuple[int, Any]], *, name: str) -> tuple[list[
     sessions: list[Session] = []
     parts: Counter[str] = Counter()
     for lines in trees.values():
-        session = _session_of(lines, name)
+        # One that continues another session begins with the lines of that one, with their id. Its own id comes last,
+        # and is the name of the file.
+        ids = [line.session for line in lines if line.session is not None]
+        session = name if name in ids or not ids else ids[-1]
         key = session if lines[0].agent is None else f"{session}-agent" + f"-{lines[0].agent}".rstrip("-")
         parts[key] += 1
         sessions.append(_session(key, parts[key], session, lines, file, order))
@@ -339,17 +342,6 @@ def _roots(parents: dict[str, str | None]) -> dict[str, str]:
         root = path[-1] if at is None else roots[at]
         roots.update(dict.fromkeys(path, root))
     return roots
-
-
-def _session_of(lines: Sequence[Line], name: str) -> str:
-    """
-    Return the id of the session that lines belong to.
-
-    A session that continues another one begins with the lines of that session, with their id. Its own id comes last,
-    and is the name of the file.
-    """
-    ids = [line.session for line in lines if line.session is not None]
-    return name if name in ids or not ids else ids[-1]
 
 
 def _session(key: str, part: int, session: str, lines: Sequence[Line], file: SessionFile, order: Order) -> Session:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
@@ -179,17 +179,6 @@ def _fault(error: Exception) -> str:
     return str(error)
 
 
-def dialects_of(conversations: Iterable[tuple[Sequence[Any], Mapping[str, Any]]]) -> list[Dialect]:
-    """
-    Return the dialect of each conversation of a file, given its messages and the fields beside them.
-
-    A conversation that fits both dialects gets the dialect of the others in its file. If all fit both, it is OpenAI's.
-    """
-    found = [_dialect_of(messages, beside) for messages, beside in conversations]
-    is_anthropic = "anthropic" in found and "openai" not in found
-    return [one or ("anthropic" if is_anthropic else "openai") for one in found]
-
-
 def _dialect_of(messages: Sequence[Any], beside: Mapping[str, Any]) -> Dialect | None:
     found = {dialect_of(message) for message in messages if isinstance(message, dict)}
     if "openai" in found:
@@ -233,8 +222,10 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
         runs = [_split(number, entry, MESSAGES_FIELD[kind]) for number, entry in enumerate(entries, 1)]
     keys = _keys([attributes for _, attributes in runs], kind)
     is_open = wanted == "auto" and kind != "tau"
-    named: Dialect = "anthropic" if wanted == "anthropic" else "openai"
-    dialects = dialects_of(runs) if is_open else [named] * len(runs)
+    found = [_dialect_of(*run) if is_open else None for run in runs]
+    # One that fits both dialects has that of the others in its file; where all do, it is OpenAI's.
+    is_anthropic = wanted == "anthropic" or ("anthropic" in found and "openai" not in found)
+    dialects: list[Dialect] = [one or ("anthropic" if is_anthropic else "openai") for one in found]
     return [
         _conversation(number, key, messages, attributes, dialect)
         for number, (key, (messages, attributes), dialect) in enumerate(zip(keys, runs, dialects, strict=True), 1)

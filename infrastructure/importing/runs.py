@@ -91,11 +91,6 @@ class Surrogate(NamedTuple):
     code: int
 
 
-def first_surrogate(value: Any) -> Surrogate | None:
-    """Return the first lone surrogate in a JSON value, keys included."""
-    return next(_surrogates(value, ""), None)
-
-
 def _surrogates(value: Any, path: str) -> Iterator[Surrogate]:
     if isinstance(value, str):
         found = LONE.search(value)
@@ -239,7 +234,7 @@ def _in_unicode(path: Path, conversation: Conversation, mend: bool) -> Conversat
 
 
 def _require_unicode(value: Any, where: str) -> None:
-    found = first_surrogate(value)
+    found = next(_surrogates(value, ""), None)
     if found is not None:
         raise InvalidInputError(
             f"{at_field(where, found.path)}: a lone surrogate (U+{found.code:04X}) at index {found.offset}, which is "

@@ -26,7 +26,7 @@ from ...domain.positions import Moment, require_kind
 from .background import LogSnapshots
 from .codec import Codec
 from .compression import Compression, Plain
-from .evidence import Evidence, require_boundary, require_version, require_versions
+from .evidence import Evidence, require_boundary, require_version
 from .group_commit import GroupCommitter, Leavable
 from .large_texts import LARGE_TEXT_BYTES
 from .records import Appended, Draft, Part, Request, draft_of, receipts_of
@@ -329,7 +329,8 @@ class DatabaseLog(ABC):
             return self._read_ranges(ranges)
         reached = {stream: self._reached(stream) for stream in {one.stream for one in ranges}}
         found = self._read_ranges(ranges)
-        require_versions(ranges, found, reached)
+        for (stream, after, until), events in zip(ranges, found, strict=True):
+            require_version(stream, max(after, 0) + len(events), min(until, reached[stream]))
         return found
 
     def head(self, stream: str) -> int:

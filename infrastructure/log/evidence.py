@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from ...domain.errors import TamperedError
 from ...domain.log.envelope import RecordedEvent
-from ...domain.log.ports import Range, Receipt
+from ...domain.log.ports import Receipt
 
 SEGMENT = 512
 
@@ -81,17 +81,6 @@ def require_version(stream: str, found: int, known: int) -> None:
     """
     if found < known:
         raise TamperedError(f"event {stream}@{found + 1}", f"it is missing, and version {known} is known")
-
-
-def require_versions(ranges: Sequence[Range], found: Sequence[Sequence[object]], known: Mapping[str, int]) -> None:
-    """
-    Require the same of what was read of several ranges, given the versions of their streams that are known.
-
-    Raises:
-        TamperedError: one of them ends before.
-    """
-    for (stream, after, until), events in zip(ranges, found, strict=True):
-        require_version(stream, max(after, 0) + len(events), min(until, known[stream]))
 
 
 def require_ends(found: Mapping[int, int], known: Mapping[int, int]) -> None:

@@ -50,19 +50,6 @@ class _Round(NamedTuple):
     removed: list[NodeRow]
 
 
-def restored_graph(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> Trajectory:
-    """
-    Return the graph of the rounds of one agent. `nodes` are in the order of registration, include removed ones, and
-    are not empty.
-    """
-    *earlier, last = _rounds(nodes, edges)
-    past = tuple(_past_round(one) for one in earlier)
-    pins = tuple(Segment(one.stream, one.state.version) for one in past)
-    pointers = tuple(_ref_within(row.key, last.stream) for row in nodes if last.stream in _pointed_in(row))
-    events = _events(last, Resolved(RoundsRestored(rounds=pins), past), pointers)
-    return trajectory_of(RunGraph(fold(EMPTY, events)), _identity(last))
-
-
 def _rounds(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> list[_Round]:
     rounds: dict[str, _Round] = {}
     for row in nodes:
@@ -220,7 +207,12 @@ def run_graph(runner: ProjectionRunner, runs: Selected) -> Trajectory:
     nodes = _nodes(rows, runs)
     if not nodes:
         raise NotFoundError(f"no node was registered in {runs.prefix}: `refold contexts` lists the runs")
-    return restored_graph(nodes, _edges(rows, runs))
+    *earlier, last = _rounds(nodes, _edges(rows, runs))
+    past = tuple(_past_round(one) for one in earlier)
+    pins = tuple(Segment(one.stream, one.state.version) for one in past)
+    pointers = tuple(_ref_within(row.key, last.stream) for row in nodes if last.stream in _pointed_in(row))
+    events = _events(last, Resolved(RoundsRestored(rounds=pins), past), pointers)
+    return trajectory_of(RunGraph(fold(EMPTY, events)), _identity(last))
 
 
 def _nodes(rows: Iterable[Any], runs: Selected) -> list[NodeRow]:

@@ -65,7 +65,7 @@ from ..projecting.runner import ProjectionRunner
 from ..projecting.shadow import shadow_of
 from ..projecting.store import ProjectionStore, kept_by
 from .receipts import Receipt, Signer, receipt_of
-from .selection import Sealed, Selection, is_folded, item_versions, require_something
+from .selection import Sealed, Selection, is_folded, item_versions
 
 ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
 ATTEMPTS_MAX = 20
@@ -185,7 +185,11 @@ class Eraser:
             return self._erase(wanted, dry_run, signer)
 
     def _erase(self, wanted: Wanted, dry_run: bool, signer: Signer | None) -> Erasure:
-        scope = require_something({"user": wanted.user, "context": wanted.contexts, "item": wanted.item})
+        scopes = {"user": wanted.user, "context": wanted.contexts, "item": wanted.item}
+        given = [name for name, value in scopes.items() if value is not None]
+        if given not in (["user"], ["context"], ["item"], ["context", "item"]):
+            raise InvalidInputError("say what is to be erased: user=, context=, or item= with its context")
+        scope = given[-1]
         require_reason(wanted.why)
         if wanted.user is not None and not require_unicode(wanted.user, "the user"):
             raise InvalidInputError("the user is empty: give the name of one")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -21,7 +21,7 @@ from ...domain.chat import events as chat
 from ...domain.context.description import counted
 from ...domain.erasure.events import STREAM, seal_of
 from ...domain.erasure.skeleton import Mask, meta_skeleton, persons_skeleton, skeleton_of
-from ...domain.errors import InvalidInputError, KeyDestroyedError, KeyMissingError, NotFoundError
+from ...domain.errors import KeyDestroyedError, KeyMissingError, NotFoundError
 from ...domain.ids import VERSION_MAX
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import NO_DIGEST, Event, Meta, RecordedEvent, Undecodable, encode_payload
@@ -409,16 +409,3 @@ def is_folded(projection: Projection, one: Sealed) -> bool:
     except Exception:
         # It cannot be known, so the rows are made anew.
         return True
-
-
-def require_something(mapping: Mapping[str, object]) -> str:
-    """
-    Return the scope that was asked for: exactly one of a user, a context and an item.
-
-    Raises:
-        InvalidInputError: none was, or several.
-    """
-    given = [name for name, value in mapping.items() if value is not None]
-    if given not in (["user"], ["context"], ["item"], ["context", "item"]):
-        raise InvalidInputError("say what is to be erased: user=, context=, or item= with its context")
-    return given[-1]

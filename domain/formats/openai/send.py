@@ -272,18 +272,12 @@ def _as_it_came(*group: ChatItemEvent) -> OpenAIMessage | None:
     for item in group:
         if item.origin is not None and item.origin.rest:
             message = message_of(group)
+            # A message has at most one `function_call`, and edits may have left the calls of two messages in one group.
+            calls = sum(type(item) is FunctionCalled for item in group)
             with suppress(*MISSHAPEN):
-                return message if is_sound(message) and _is_complete(message, group) else None
+                has_all = calls == len(message.get("tool_calls", ())) + bool(message.get("function_call"))
+                return message if is_sound(message) and has_all else None
     return None
-
-
-def _is_complete(message: OpenAIMessage, group: Sequence[ChatItemEvent]) -> bool:
-    """
-    Whether the message has all calls of the group. A message has at most one `function_call`, and edits may have left
-    the calls of two messages in one group.
-    """
-    calls = sum(type(item) is FunctionCalled for item in group)
-    return calls == len(message.get("tool_calls", ())) + bool(message.get("function_call"))
 
 
 def _made_anew(first: ChatItemEvent, *others: ChatItemEvent) -> OpenAIMessage:

@@ -30,6 +30,7 @@ COLUMNS = "position, stream, version, recorded_at, meta, payload, digest"
 ROWS_OF_STREAM = f"SELECT {COLUMNS} FROM event WHERE stream = ? ORDER BY version LIMIT {SEGMENT + 1}"
 Row = tuple[int, int, int, int, bytes | None, bytes, bytes]
 NewRow = tuple[int, int, int, int, int, bytes | None, bytes, bytes]
+# The start of a part among the rows of a block; its stream, last and first version, first time and first position.
 Span = tuple[int, tuple[int, int, int, int, int]]
 _by_version = itemgetter(1, 2)
 
@@ -142,7 +143,10 @@ class Sealer:
         self._reader.check_rows(connection, [(row[1], names[row[1]], (*row[2:3], row[0], *row[3:])) for row in rows])
 
     def _block(self, segment: int, rows: Sequence[Row], names: dict[int, str]) -> NewBlock:
-        spans = _spans(rows)
+        spans: list[Span] = []
+        for start, end in runs([row[1:3] for row in rows]):
+            position, stream, version, recorded_at, *_ = rows[start]
+            spans.append((start, (stream, rows[end - 1][2], version, recorded_at, position)))
         body = BlockBody(
             parts=[BlockPart(names[key], first, last - first + 1) for _, (key, last, first, *_) in spans],
             positions=[row[0] for row in rows],
@@ -174,18 +178,6 @@ def _insert(connection: sqlite3.Connection, block: NewBlock) -> None:
         " VALUES (?, ?, ?, ?, ?, ?, ?)",
         [(*part, key, start) for start, part in block.spans],
     )
-
-
-def _spans(rows: Sequence[Row]) -> list[Span]:
-    """
-    Return, for each run of consecutive versions of one stream, its start among the rows, and its stream, last and first
-    version, first time and first position.
-    """
-    spans: list[Span] = []
-    for start, end in runs([row[1:3] for row in rows]):
-        position, stream, version, recorded_at, *_ = rows[start]
-        spans.append((start, (stream, rows[end - 1][2], version, recorded_at, position)))
-    return spans
 
 
 def _names(connection: sqlite3.Connection, rows: Sequence[Row | NewRow]) -> dict[int, str]:

@@ -607,8 +607,7 @@ class ChatContext(ChatView["ChatContext"]):
         if outcome.replayed:
             before, after = self._around(outcome)
         back = before.gone_since(after)
-        gone = before.edits.departed(back) if before.edits else []
-        return [before.arena.items[ordinal].id for ordinal, _ in gone]
+        return [before.arena.items[ordinal].id for ordinal, _ in before.departed(back)]
 
     def pin(
         self,

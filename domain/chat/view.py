@@ -142,8 +142,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """Return the items that left the view and are not back, in the order in which they left."""
         from .eviction import EvictedItem
 
-        items = self._state.items
-        gone = items.edits.departed() if items.edits else []
+        gone = self._state.items.departed()
         return [EvictedItem(self._item(ordinal), how.how, how.reason, how.version) for ordinal, how in gone]
 
     def pinned_ids(self) -> list[str]:

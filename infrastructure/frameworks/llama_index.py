@@ -168,8 +168,7 @@ class RefoldChatStore(AsyncDBChatStore):
 def _messages_of(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
     """Return the messages of a status; those of every status are in the order in which they came."""
     items = chat._state.items
-    departed = items.edits.departed() if items.edits else []
-    archived = sorted(ordinal for ordinal, gone in departed if gone.reason == ARCHIVED)
+    archived = sorted(ordinal for ordinal, gone in items.departed() if gone.reason == ARCHIVED)
     if status is None:
         ordinals = sorted([*items.order(), *archived])
     else:
@@ -201,8 +200,7 @@ def _leave(chat: ChatContext, leaving: Sequence[Kept], reason: str) -> None:
     shown = {item.id for item in chat.recorded_items()}
     if archived := tuple(item_id for item_id in ids if item_id not in shown):
         items = chat._state.items
-        departed = items.edits.departed() if items.edits else []
-        reasons = {items.arena.items[ordinal].id: gone.reason for ordinal, gone in departed}
+        reasons = {items.arena.items[ordinal].id: gone.reason for ordinal, gone in items.departed()}
         # They are taken out again, for another reason.
         chat._record(RestoreItems(chat.stream_id, archived))
         # A call comes back with its output, and an output with its call, which may have left by themselves.

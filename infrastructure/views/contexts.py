@@ -111,8 +111,7 @@ class ChatItemView(ItemView):
 
     @cached_property
     def _gone(self) -> Sequence[tuple[int, Departure]]:
-        edits = self.chat.recorded_items().edits
-        return edits.departed() if edits else []
+        return self.chat.recorded_items().departed()
 
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
         """Return items that the chat ever had, by their ids."""

@@ -9,7 +9,7 @@ resulting order is computed in one pass when it is needed.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, overload
 
@@ -20,7 +20,7 @@ from ..events import UNFINISHED, ChatItemEvent, FunctionCalled, MessageAdded
 from ..pairing import Approval
 from ..tokens import TokenCounter, estimate_tokens
 from .arena import Arena, Birthplace, totals_of
-from .edits import ByOrdinal, Edits
+from .edits import ByOrdinal, Edits, Gone
 
 
 class _First(Sequence[int]):
@@ -303,6 +303,10 @@ class Items(Sequence[ChatItemEvent]):
         if self.edits is None:
             return set()
         return self.edits.gone.without(ByOrdinal() if earlier.edits is None else earlier.edits.gone)
+
+    def departed(self, wanted: Collection[int] | None = None) -> list[tuple[int, Gone]]:
+        """Return the items that left and are not back, or some of them, in the order in which they left."""
+        return self.edits.departed(wanted) if self.edits else []
 
     def folded(self) -> dict[int, list[int]]:
         """Return the ordinals of the items that each summary replaces, by the ordinal of the summary."""

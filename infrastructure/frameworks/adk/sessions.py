@@ -352,15 +352,15 @@ def _version_in(session: Session) -> int | None:
 
 def _left_by_kit(chat: ChatContext) -> list[ChatItemEvent]:
     items = chat.recorded_items()
-    gone = items.edits.departed() if items.edits else []
-    return [items.arena.items[ordinal] for ordinal, how in gone if (how.reason or "").startswith(LEFT_BY_KIT)]
+    return [
+        items.arena.items[ordinal] for ordinal, how in items.departed() if (how.reason or "").startswith(LEFT_BY_KIT)
+    ]
 
 
 def _events_of(chat: ChatContext) -> Sequence[ChatItemEvent]:
     """Return the items in the view and those that the kit left out of it, these where they were recorded."""
     items = chat._state.items
-    gone = items.edits.departed() if items.edits else []
-    hidden = sorted(ordinal for ordinal, how in gone if (how.reason or "").startswith(LEFT_BY_KIT))
+    hidden = sorted(ordinal for ordinal, how in items.departed() if (how.reason or "").startswith(LEFT_BY_KIT))
     if not hidden:
         return items
     order: list[int] = []

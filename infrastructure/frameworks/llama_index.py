@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
-from pydantic_core import PydanticSerializationError
 
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionReturned
@@ -185,7 +184,7 @@ def _plain(messages: Sequence[ChatMessage]) -> list[Message]:
     """
     try:
         return [message.model_dump(mode="json") for message in messages]
-    except (PydanticSerializationError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
 
 

@@ -35,7 +35,6 @@ from .stored import (
     Key,
     Saved,
     changed_at,
-    delta_of,
     message_of,
     of_scope,
     plain_state,
@@ -247,7 +246,7 @@ class RefoldSessionService(BaseSessionService):
             if _is_repeated(found, message):
                 return chat.version
             _require_fresh(found, session)
-            state = delta_of(message)
+            state: dict[str, Any] = message["actions"]["state_delta"]
             own = of_scope(state, "")
             at = float(message["timestamp"])
 

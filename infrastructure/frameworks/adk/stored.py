@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 from google.adk.events.event import Event
 from google.adk.sessions.state import State
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from ....domain.canonical import canonical_json
 from ....domain.chat.context import ChatContext
@@ -126,7 +126,7 @@ def message_of(event: Event) -> Message:
         message: Message = event.model_dump(
             mode="json", exclude_none=True, exclude={"actions": {"agent_state", "state_delta"}}
         )
-    except (PydanticSerializationError, ValueError) as error:
+    except ValueError as error:
         raise InvalidInputError(f"the event {event.id} cannot be kept as JSON: {error}") from error
     message["actions"] = {**message.get("actions", {}), **checked}
     return _checked(message, f"the event {event.id}")
@@ -137,7 +137,7 @@ def _plain(value: dict[str, Any], what: str) -> dict[str, Any]:
         return {}
     try:
         plain: dict[str, Any] = to_jsonable_python(value)
-    except (PydanticSerializationError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInputError(f"{what} cannot be kept as JSON: {error}") from error
     return _checked(plain, what)
 
@@ -146,11 +146,6 @@ def _checked(plain: dict[str, Any], what: str) -> dict[str, Any]:
     """Return what the kit calls plain: numbers that are none, and halves of characters, are no JSON either."""
     canonical_json(plain, what=what)
     return plain
-
-
-def delta_of(message: Message) -> dict[str, Any]:
-    found: dict[str, Any] = message["actions"]["state_delta"]
-    return found
 
 
 def of_scope(state: Mapping[str, Any], prefix: str) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from pydantic_ai.conversation_store import (
     ConversationRecord,
     ConversationStore,
 )
-from pydantic_core import PydanticSerializationError
 
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ChatItemEvent
@@ -299,7 +298,7 @@ def _require_chain(record: ConversationRecord, new_entries: Sequence[Conversatio
 def _as_json(record: ConversationRecord) -> dict[str, Any]:
     try:
         saved: dict[str, Any] = RECORDS.dump_python(record, mode="json")
-    except (PydanticSerializationError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise InvalidInputError(f"the record of {record.conversation_id!r} has no JSON: {error}") from error
     return saved
 

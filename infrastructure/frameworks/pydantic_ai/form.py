@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from pydantic import ValidationError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
-from pydantic_core import PydanticSerializationError
 
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
@@ -74,7 +73,7 @@ def as_json(messages: Iterable[ModelMessage]) -> list[Message]:
     """
     try:
         plain: list[Message] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    except (PydanticSerializationError, ValueError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise InvalidInputError(f"the messages cannot be kept as JSON: {error}") from error
     return plain
 

@@ -1,6 +1,7 @@
 """The tables are made at the first use, once, whoever comes first."""
 
 import secrets
+from concurrent.futures import ThreadPoolExecutor
 from typing import LiteralString
 
 import psycopg
@@ -11,12 +12,15 @@ from refold.domain.chat.events import Named, Opened
 from refold.domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
 from refold.domain.ids import slice_of
 from refold.infrastructure.cli import main
+from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.log.postgres import connection
+from refold.infrastructure.log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS, Segments, Snapshots
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.schema import schema_statements
 from refold.infrastructure.log.postgres.wire import BEGIN, Call, int4
 from tests.contract.stores import start_python
 from tests.contract.writing import append, at_once, said
+from tests.support.waiting import soon
 
 from .conftest import OpenLog
 from .tables import count, spoil
@@ -89,6 +93,27 @@ def test_snapshots_of_a_store_without_their_table(log: PostgresLog, open_log: Op
     log.close()
 
     assert open_log().snapshot("chat:a") == b"packed"
+
+
+@pytest.mark.parametrize("make", [MAKE_SNAPSHOTS, MAKE_SEGMENTS])
+def test_a_table_that_another_process_makes_at_the_same_moment(log: PostgresLog, pg_url: str, make: str) -> None:
+    """Who comes second waits for it and writes its rows; nothing is called damaged."""
+    append(log, "chat:a", said(1))
+    snapshots, segments = Snapshots(log.database), Segments(log.database, log._blocks)
+    with psycopg.connect(pg_url) as other, ThreadPoolExecutor(1) as thread:
+        other.execute(make.encode())
+        row = SegmentRow(0, b"root", b"contents", b"ends")
+        written = (
+            thread.submit(snapshots.store, "chat:a", b"packed")
+            if make == MAKE_SNAPSHOTS
+            else thread.submit(segments.keep, 7, [row])
+        )
+        assert soon(lambda: other.execute("select 1 from pg_locks where not granted").fetchone() is not None)
+        other.commit()
+        written.result(10)
+
+    found = snapshots.read("chat:a") if make == MAKE_SNAPSHOTS else segments.segments(7, 1)
+    assert found in (b"packed", [row])
 
 
 def test_another_program_s_tables_are_left_alone(pg_url: str) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import psycopg
+
 from ..evidence import SegmentRow, place
 from ..row_faults import opening
 from .blocks import ROWS_OF_POSITIONS, Blocks
 from .connection import PostgresDatabase
+from .schema import TAKEN
 from .stored_events import PLACE
-from .wire import BEGIN, COMMIT, Call, Rows, int4, int8
+from .wire import BEGIN, COMMIT, Call, Rows, Wire, int4, int8
 
 MAKE_SNAPSHOTS = """
     CREATE TABLE IF NOT EXISTS snapshot (
@@ -56,6 +59,21 @@ class _Table:
         look, *answers = self._database.ask(self._look, *calls)
         return look[0][0] is not None, answers
 
+    def _write(self, *calls: Call, make: str, is_there: bool) -> None:
+        """Write rows in one transaction, which makes the table if it is not there."""
+
+        def write(wire: Wire) -> None:
+            try:
+                wire.run(BEGIN, *([] if is_there else [Call(make)]), *calls, COMMIT)
+            except psycopg.Error as error:
+                if is_there or error.sqlstate not in TAKEN:
+                    raise
+                # Another process made it at the same moment.
+                wire.settle()
+                wire.run(BEGIN, *calls, COMMIT)
+
+        self._database.transacting(write)
+
 
 class Snapshots(_Table):
     """The stored snapshots."""
@@ -73,9 +91,7 @@ class Snapshots(_Table):
         is_there, (places,) = self._ask(Call(PLACE, (stream.encode(),)))
         where = _place(places)
         if where:
-            make = [] if is_there else [Call(MAKE_SNAPSHOTS)]
-            keep = Call(KEEP_SNAPSHOT, (*where, packed))
-            self._database.transacting(lambda wire: wire.run(BEGIN, *make, keep, COMMIT))
+            self._write(Call(KEEP_SNAPSHOT, (*where, packed)), make=MAKE_SNAPSHOTS, is_there=is_there)
 
     def streams(self) -> list[str]:
         is_there, _ = self._ask()
@@ -100,9 +116,8 @@ class Segments(_Table):
         return [*map(SegmentRow._make, rows)]
 
     def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:
-        make = [] if self._ask()[0] else [Call(MAKE_SEGMENTS)]
         keep = [Call(KEEP_SEGMENT, (int4(lane), int4(row.number), *row[1:])) for row in rows]
-        self._database.transacting(lambda wire: wire.run(BEGIN, *make, *keep, COMMIT))
+        self._write(*keep, make=MAKE_SEGMENTS, is_there=self._ask()[0])
 
     def digests(self, lane: int, first: int, last: int) -> list[bytes]:
         with opening(f"positions {place(lane, first)} to {place(lane, last)}"):

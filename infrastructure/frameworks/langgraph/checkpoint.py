@@ -310,8 +310,9 @@ class Reader:
         if view is branch.chat:
             # Where nothing ever left the view, and nobody else added to it, older checkpoints have the first of these.
             is_grown = view.recorded_items().edits is None and own == count
-            copies = Copies(items, len(messages))
-            branch.held = Held(about["channel"], copies, since=0 if is_grown else found.version)
+            # What is counted in records from before an erasure may not be the first of what is left.
+            since = (0 if is_grown else found.version) if len(messages) == count else branch.chat.version + 1
+            branch.held = Held(about["channel"], Copies(items, len(messages)), since)
             return branch.held.copies.handed_out(messages, self._values)
         return messages
 

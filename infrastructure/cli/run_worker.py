@@ -138,10 +138,10 @@ def _noted_as_over() -> Iterator[threading.Event]:
 
 
 def _end_in_time(stop: threading.Event, over: threading.Event) -> None:
-    """End the process some time after `stop` is set, if it is not over: a database that is silent holds it up."""
+    """End the process some time after `stop` is set, if it is not over: a database that is silent may hold it up."""
     stop.wait()
     if not over.wait(STOPPING_SECONDS_MAX):
-        _say("stopped without waiting any more for the database, which does not answer")
+        _say("stopped without waiting any longer for what it had begun: the database is slow, or does not answer")
         # As after a kill, each transaction is whole or not there.
         os._exit(0)
 

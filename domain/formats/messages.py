@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ..canonical import canonical_json
+from ..canonical import require_json
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned
 from ..chat.item_conversion import recorded_form
 from ..chat.item_events import items_as_given
@@ -279,7 +279,7 @@ def _dialects(given: Given) -> list[Dialect]:
             continue
         if not isinstance(message, dict):
             raise InvalidInputError(f"{where}: found {json_kind_of(message)}, expected a message")
-        canonical_json(message, what=where)
+        require_json(message, what=where)
         found.append(dialect_of(message))
     near: Dialect = next((one for one in found if one in NEUTRAL), "openai")
     dialects: list[Dialect] = []

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ..canonical import canonical_json, parse_json, require_unicode
+from ..canonical import canonical_json, parse_json, require_json, require_unicode
 from ..clock import require_time
 from ..errors import DecisionRefusedError, InvalidInputError
 from ..log.envelope import RecordedEvent, acting
@@ -194,7 +194,7 @@ def checked_round(record: RoundRecord) -> RoundRecord:
     _require_ends(record)
     _require_acyclic(record)
     for index, message in enumerate(record.messages):
-        canonical_json(message, what=f"message {index}")
+        require_json(message, what=f"message {index}")
     return record
 
 
@@ -218,7 +218,7 @@ def _require_whole(node: RoundNode) -> None:
 def _require_changes(node: RoundNode) -> None:
     for number, change in enumerate(node.changes):
         what = f"change {number} of {node.name}"
-        canonical_json(change.old, what=what)
+        require_json(change.old, what=what)
         _require_origin(change.actor, change.at, what)
         require_unicode(change.model or "", f"the model of {what}")
         for name in change.old:

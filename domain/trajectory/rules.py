@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..arguments import require_optional
-from ..canonical import canonical_json, require_unicode
+from ..canonical import canonical_json, require_json, require_unicode
 from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..named_events import Resolved
@@ -199,7 +199,7 @@ def stored_fields(fields: Mapping[str, Any], what: str) -> bytes:
     for name, value in fields.items():
         if name in RESERVED:
             raise InvalidInputError(f"{what} cannot have a field {name!r}: that is what every node has")
-        canonical_json(value, what=f"the field {name!r} of {what}")
+        require_json(value, what=f"the field {name!r} of {what}")
     return canonical_json(dict(fields), what=f"the fields of {what}")
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ...domain.canonical import canonical_json
+from ...domain.canonical import require_json
 from ...domain.chat.events import ChatItemEvent
 from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError
@@ -180,7 +180,7 @@ def _run(path: Path, conversation: Conversation, context_id: str) -> Run:
     messages, attributes, system = conversation.messages, conversation.attributes, conversation.system
     try:
         stream_id("chat", context_id)
-        canonical_json(attributes, what="what lies beside the messages")
+        require_json(attributes, what="what lies beside the messages")
         groups = _groups_of(conversation, context_id)
         _require_admitted(groups, context_id)
     except InvalidInputError as error:
@@ -265,7 +265,7 @@ def _sessions_of(path: Path, document: Document, prefix: str | None, mend: bool)
 def _run_of_session(path: Path, session: Session, prefix: str | None) -> Run:
     context_id = _session_id(path, safe_id(session.key), prefix)
     stream_id("chat", context_id)
-    canonical_json(session.attributes, what="what lies beside the messages")
+    require_json(session.attributes, what="what lies beside the messages")
     shaper = AnthropicShaper(context_id)
     # The pieces of a message repeat its usage, and only the last one has all tokens; the first one counts for all.
     usage = {placed.line.message_id: placed.line.message.get("usage") for placed in session.lines}

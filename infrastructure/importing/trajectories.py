@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from ...domain.arguments import require_functions
-from ...domain.canonical import canonical_json
+from ...domain.canonical import canonical_json, require_json
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded, is_user
 from ...domain.errors import InvalidInputError, RefusedError
 from ...domain.formats.openai.receive import shape_messages
@@ -71,7 +71,7 @@ def rounds_of(messages: Sequence[Any], *, session_id: str) -> list[Round]:
         if message["role"] == "user":
             rounds.append(Round(query=message.get("content"), records=[] if rounds else before))
         record = _record(message, group[0])
-        canonical_json(record, what=f"messages[{index}]")
+        require_json(record, what=f"messages[{index}]")
         (rounds[-1].records if rounds else before).append(record)
     if not rounds:
         raise InvalidInputError("the transcript has no message of a user: a run begins with a query")
@@ -212,7 +212,7 @@ def _planned(
     beside: Mapping[str, Any],
 ) -> list[_Plan]:
     rounds = rounds_of(messages, session_id=first.session_id)
-    canonical_json(dict(beside), what="what lies beside the messages")
+    require_json(dict(beside), what="what lies beside the messages")
     defined = tuple(_tool(number, tool) for number, tool in enumerate(tools))
     identities = [first._replace(run_id=number) for number, _ in enumerate(rounds)]
     return [
@@ -234,7 +234,7 @@ def _tool(number: int, definition: Mapping[str, Any]) -> tuple[str, dict[str, An
     name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str) or not name:
         raise InvalidInputError(f"tool {number} (from 0): expected an object with the name of a function")
-    canonical_json(definition, what=f"tool {number} (from 0)")
+    require_json(definition, what=f"tool {number} (from 0)")
     description, params = function.get("description") or "", function.get("parameters")
     return name, {"description": description, "tool_params": params, "tool_returns": None}
 

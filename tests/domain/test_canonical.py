@@ -1,13 +1,18 @@
 """Canonical JSON: one text for one value."""
 
 import json
+from enum import StrEnum
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 
-from refold.domain.canonical import canonical_json, fingerprint, parse_json, require_unicode
+from refold.domain import canonical
+from refold.domain.canonical import canonical_json, fingerprint, parse_json, require_json, require_unicode
+from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError
+from refold.domain.formats.responses.receive import items_from_session
 
 from .strategies import JSON, PROPERTY
 
@@ -37,12 +42,33 @@ def test_its_form_is_kept_for_ever() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [float("nan"), float("inf"), {1, 2}, b"x", object(), "\ud800", {"\ud800": 1}, {1: 1, "a": 2}]
+    "value",
+    [float("nan"), float("inf"), {1, 2}, b"x", object(), "\ud800", {"\ud800": 1}, {1: 1, "a": 2}, [10**4300]],
 )
 def test_what_is_not_json(value: Any) -> None:
-    """An error that names what it was."""
-    with pytest.raises(InvalidInputError, match="extra of m1"):
-        canonical_json(value, what="extra of m1")
+    """An error that names what it was, also where it is only looked at."""
+    for look in (canonical_json, require_json):
+        with pytest.raises(InvalidInputError, match="extra of m1"):
+            look([value], what="extra of m1")
+
+
+@pytest.mark.parametrize("value", [(1, 2), {"a": {"b": (StrEnum("Role", "USER").USER, 1)}}])  # type: ignore[attr-defined]
+def test_what_comes_back_as_plain_json_passes_a_look(value: Any) -> None:
+    """As it can be written."""
+    require_json(value, what="it")
+
+    assert parse_json(canonical_json(value, what="it")) != value
+
+
+def test_messages_are_looked_at_without_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plain ones, of which nothing is kept beside their items."""
+    write = Mock()
+    monkeypatch.setattr(canonical, "_encoded", write)
+
+    ChatContext().add_messages([{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}])
+    items_from_session([{"type": "message", "role": "user", "content": "hello"}])
+
+    write.assert_not_called()
 
 
 def test_what_has_no_end_is_not_json() -> None:
@@ -54,8 +80,9 @@ def test_what_has_no_end_is_not_json() -> None:
         deep = [deep]
 
     for value in (round_and_round, deep):
-        with pytest.raises(InvalidInputError, match="it cannot"):
-            canonical_json(value, what="it")
+        for look in (canonical_json, require_json):
+            with pytest.raises(InvalidInputError, match="it cannot"):
+                look(value, what="it")
 
 
 def test_no_bytes_are_none() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...arguments import require_several
-from ...canonical import canonical_json, json_in_order
+from ...canonical import json_in_order, require_json
 from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ...clock import System
 from ..receive import Fields, IdsOfPlaces, as_plain_data, place_of
@@ -64,7 +64,7 @@ def items_from_openai_messages(
         items += shaper.items_of(-1, {"role": "system", "content": system}, "system")
     for index, message in enumerate(require_several(messages, "the messages")):
         plain, where = as_plain_data(message), place_of(places, "messages", index)
-        canonical_json(plain, what=where)
+        require_json(plain, what=where)
         items += shaper.items_of(index, plain, where)
     return items
 

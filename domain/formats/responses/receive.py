@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from ...arguments import require_several
-from ...canonical import canonical_json, json_in_order
+from ...canonical import json_in_order, require_json
 from ...chat.events import (
     ChatItemEvent,
     FunctionCalled,
@@ -94,7 +94,7 @@ def _read_fields(entries: Iterable[Any], what: str, places: Sequence[str] = ()) 
     for index, entry in enumerate(require_several(entries, f"the {what}")):
         where = place_of(places, what, index)
         plain = as_plain_data(entry)
-        canonical_json(plain, what=where)
+        require_json(plain, what=where)
         yield Fields(where, plain)
 
 

@@ -18,7 +18,7 @@ from google.adk.events.event import Event
 from google.adk.sessions.state import State
 from pydantic_core import to_jsonable_python
 
-from ....domain.canonical import canonical_json
+from ....domain.canonical import require_json
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ITEM_EVENTS, StateSaved
 from ....domain.clock import time_of
@@ -144,7 +144,7 @@ def _plain(value: dict[str, Any], what: str) -> dict[str, Any]:
 
 def _checked(plain: dict[str, Any], what: str) -> dict[str, Any]:
     """Return what the kit calls plain: numbers that are none, and halves of characters, are no JSON either."""
-    canonical_json(plain, what=what)
+    require_json(plain, what=what)
     return plain
 
 

@@ -32,7 +32,7 @@ from langchain_core.messages import (
 )
 from pydantic import BaseModel
 
-from ....domain.canonical import JSON_VALUES
+from ....domain.canonical import JSON_VALUES, is_json
 from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ....domain.chat.usage import metrics_of, put_usage
 from ....domain.concurrency.collector import uncollected
@@ -40,7 +40,7 @@ from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.formats.openai.receive import refusal_in
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
-from .values import Values, copied, is_json, too_deep
+from .values import Values, copied, too_deep
 
 CLASSES: dict[str, type[BaseMessage]] = {
     "human": HumanMessage,

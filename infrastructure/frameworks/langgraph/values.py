@@ -18,7 +18,7 @@ from typing import Any
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.event_hooks import SerdeEvent, register_serde_event_listener
 
-from ....domain.canonical import JSON_VALUES, is_unicode
+from ....domain.canonical import JSON_VALUES, is_json
 from ....domain.errors import DamagedError, InvalidInputError
 
 # These kinds of events of the serializer mean that it returned something else than was saved.
@@ -38,6 +38,7 @@ class ThreadId(str):
     what is saved of it, is one: they compare, store and send configs, and each further key would be seen.
     """
 
+    is_plain_text = True
     may_fork = ""
     seen = ""
 
@@ -49,28 +50,6 @@ class ThreadId(str):
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)
-
-
-def is_json(value: Any) -> bool:
-    """Return whether a value is JSON and comes back as the same Python value: no tuple, no subclass, no NaN."""
-    kind = type(value)
-    if kind is str:
-        return value.isascii() or is_unicode(value)
-    if kind is float:
-        return bool(value - value == 0)
-    if kind in JSON_VALUES:
-        return True
-    if kind is list:
-        return all(map(is_json, value))
-    if kind is not dict:
-        return kind is ThreadId
-    # A loop, since a generator costs as much as the look at a value; and no call for a short look at a text.
-    for key, inner in value.items():
-        if type(key) is not str or not (key.isascii() or is_unicode(key)):
-            return False
-        if not (type(inner) is str and inner.isascii()) and not is_json(inner):
-            return False
-    return True
 
 
 def too_deep(what: str) -> InvalidInputError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -12,6 +13,7 @@ from ...domain.errors import DamagedError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
+from ..log.row_faults import MissingTableError
 from .folding import fault_of
 from .leases import members_of, workers_on
 from .partitions import events_in_partitions
@@ -83,9 +85,14 @@ def status_of(
     log: LiveLog, store: ProjectionStore, projection: Projection, *, count: Count = counted
 ) -> ProjectionStatus:
     """Return the present status of a projection; of its stored rows, where the store is open for reading only."""
+    look = partial(_status, log, kept_by(store), projection, count)
     try:
-        return _status(log, kept_by(store), projection, count)
-    except DamagedError as error:
+        try:
+            return look()
+        except MissingTableError:
+            # An erasure or a rebuild has dropped it in between: what is there now is seen by a second look.
+            return look()
+    except (DamagedError, MissingTableError) as error:
         # The others can be asked, and a rebuild makes these rows anew.
         behind, nothing = log.now().events, str(BEGINNING)
         return ProjectionStatus(

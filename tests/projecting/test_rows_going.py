@@ -125,6 +125,26 @@ def test_dropped_all_the_time(stores: list[refold.Store], monkeypatch: pytest.Mo
     assert not isinstance(raised.value, StorageBusyError) or "catalogue are dropped all the time" in str(raised.value)
 
 
+def test_the_status_of_rows_that_go_away(stores: list[refold.Store], monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are dropped after their checkpoint was read: the status says what is there then, and ends nothing."""
+    store, other = stores
+    rows = len(store.contexts())
+    count, asked = store._projections.count, list[str]()
+
+    def counted(projection: Any) -> int:
+        if not asked:
+            other._projections.drop_others()
+        asked.append(projection.name)
+        return count(projection)
+
+    monkeypatch.setattr(store._projections, "count", counted)
+    found = {one.name: one for one in store.projections()}
+
+    assert {one.error for one in found.values()} == {None}
+    assert rows > 0 == found["catalogue"].rows
+    assert len(store.contexts()) == rows
+
+
 def test_without_any_event(place: str) -> None:
     """There is nothing to wait for."""
     with refold.open(place) as store:

@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from .databases import stored_log
 from .log.sqlite.connection import translated
 
 # A step takes about a millisecond.
@@ -74,7 +75,7 @@ def give_back(log: Any) -> int:
     if hasattr(log, "database") and log.has_slices:
         log.database.vacuum()
     elif before.gives_back and before.free:
-        _shorten(log)
+        _shorten(stored_log(log))
     return max(0, before.size - space_of(log).size)
 
 

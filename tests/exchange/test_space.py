@@ -1,6 +1,8 @@
 """The room of deleted rows is given back beside writers, and nothing else changes."""
 
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import refold
 from refold.infrastructure.log.sqlite import connection
 from refold.infrastructure.space import give_back, space_of
 from tests.cli.running import refold as command
+from tests.contract.stores import KEYS
 
 from .backed_up import events_of
 
@@ -42,6 +45,19 @@ def test_a_file_gets_shorter_beside_writers(tmp_path: Path) -> None:
     assert after.free < before.free / 4
     assert place.stat().st_size < before.size - given / 2
     assert len(events_of(str(place))) == 201 + 1 + written
+
+
+def test_an_encrypted_file_gets_shorter(tmp_path: Path) -> None:
+    """Its log lies below the one that encrypts."""
+    place = tmp_path / "a.db"
+    with refold.open(place, keys=KEYS) as store:
+        store.chat("a").add_message("user", "hello")
+        with closing(sqlite3.connect(place)) as other, other:
+            other.execute("CREATE TABLE large AS SELECT zeroblob(200000)")
+            other.execute("DROP TABLE large")
+
+        assert store.vacuum() >= 200_000
+        assert store.verify().is_whole
 
 
 def _write(store: refold.Store) -> None:

@@ -47,14 +47,15 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
         raise usage_error("--no-encrypt needs keys: --keys FILE")
     log, rows = open_database(found, keys=keys, encrypt=False if no_encrypt else None)
     with closing(log):
+        stored = stored_log(log)
         # A store in memory is never moved.
-        if reopen and hasattr(log, "reopen"):
-            log.reopen()
+        if reopen and hasattr(stored, "reopen"):
+            stored.reopen()
         if found != ":memory:" and not is_on_server:
             # A file that nobody may write is opened all the same, for reading, and an older one stays as it is.
             from ..log.sqlite.schema import bring_forward
 
-            bring_forward(stored_log(log).database)
+            bring_forward(stored.database)
         if is_on_server:
             # Imported here: its driver need not be installed for a file.
             from ..projecting.rows.postgres import PostgresProjectionStore
@@ -67,7 +68,7 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
             if roles is not None:
                 from ..log.postgres.roles import make_roles
 
-                click.echo(f"roles: {', '.join(make_roles(stored_log(log).database, roles))}")
+                click.echo(f"roles: {', '.join(make_roles(stored.database, roles))}")
     click.echo(f"{shown(location)} is ready")
 
 

@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 import refold
-from refold.domain.errors import DamagedError, InvalidInputError, TamperedError
+from refold.domain.errors import DamagedError, InvalidInputError, StorageReadOnlyError, TamperedError
 from refold.infrastructure.exchange import copy_store
 from refold.infrastructure.exchange.event_files import Progress
 from refold.infrastructure.trust import sealed_rows
-from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
+from refold.infrastructure.trust.keys import KEY_BYTES, KeyFile, MasterKeys
+from tests.cli.running import refold as command
 from tests.verifying.damaging import sql
 
 KEYS = MasterKeys({"m1": bytes(KEY_BYTES)})
@@ -28,6 +29,20 @@ def fill(location: str) -> None:
         next(events)
         events.ack()
         events.stop()
+
+
+def test_a_store_that_was_moved_is_opened_again(tmp_path: Path) -> None:
+    """By the command that the error names."""
+    keys, source = KeyFile(tmp_path / "keys.json"), tmp_path / "a.db"
+    with refold.open(source, keys=keys) as store:
+        store.chat("c").add_message("user", "before")
+    copy_store(str(source), str(tmp_path / "b.db"), move=True, keys=keys)
+    with refold.open(source, keys=keys) as store:
+        with pytest.raises(StorageReadOnlyError, match="refold init --reopen"):
+            store.chat("c").add_message("user", "refused")
+
+        assert command("--keys", tmp_path / "keys.json", "init", "--reopen", db=source).code == 0
+        store.chat("c").add_message("user", "after")
 
 
 def check(location: str) -> None:

@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import click
 
@@ -15,6 +14,7 @@ from ...domain.clock import REAL_SYSTEM
 from ...domain.context.description import counted
 from ...domain.errors import DamagedError, RefoldError, StorageError
 from ...domain.positions import Moment
+from ..databases import stored_log
 from ..projecting.status import ProjectionStatus
 from ..projecting.worker import ProjectionWorker
 from ..store import Store
@@ -148,7 +148,7 @@ def _end_in_time(stop: threading.Event, over: threading.Event) -> None:
 
 def _jobs(store: Store, *, seal: bool) -> list[str]:
     """Return the names of the jobs that are done beside projections."""
-    return [RETENTION, SEAL] if seal and hasattr(store.log, "sealing") else [RETENTION]
+    return [RETENTION, SEAL] if seal and hasattr(stored_log(store.log), "sealing") else [RETENTION]
 
 
 def _keep(
@@ -156,8 +156,7 @@ def _keep(
 ) -> None:
     beside = [threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)]
     if SEAL in jobs:
-        sealing: Any = store.log
-        arguments = (sealing.sealing, stop, jobs)
+        arguments = (stored_log(store.log).sealing, stop, jobs)
         beside.append(threading.Thread(target=_seal, args=arguments, name="refold-seal", daemon=True))
     beside.append(threading.Thread(target=_retain, args=(store, stop, jobs), name="refold-retain", daemon=True))
     for thread in beside:

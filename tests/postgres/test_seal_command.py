@@ -3,6 +3,8 @@
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 
@@ -10,7 +12,9 @@ import refold as package
 from refold.infrastructure.cli import run_worker
 from refold.infrastructure.log.postgres.log import PostgresLog
 from tests.cli.running import refold
+from tests.contract.stores import KEYS
 from tests.contract.writing import append, said
+from tests.support.waiting import soon
 
 
 def filled(url: str) -> None:
@@ -61,3 +65,15 @@ def test_a_worker_packs_beside_its_work(pg_url: str) -> None:
     log.close()
 
     assert rows(pg_url) == 72
+
+
+def test_a_worker_packs_an_encrypted_store(ready_pg_url: str) -> None:
+    """Its events are rows of the log below."""
+    with package.open(ready_pg_url, keys=KEYS) as store:
+        store.chat("a").add_messages([{"role": "user", "content": "hello"}] * 199)
+        jobs = dict.fromkeys(run_worker._jobs(store, seal=True), False)
+        worker: Any = SimpleNamespace(run=lambda _: soon(lambda: rows(ready_pg_url) == 72))
+        run_worker._keep(store, worker, run_worker.WorkerLog(store, []), threading.Event(), jobs)
+
+        assert store.verify().is_whole
+    assert rows(ready_pg_url) == 72

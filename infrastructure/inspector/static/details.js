@@ -1,7 +1,7 @@
 /** The details beside the items: of the chosen item, of the version, or of what a search found; and what can be done. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { about, ask, change, fetchBodies, known } from "./api.js";
-import { counted, fill, h, named, number, quoted, refill, roleOf, say, time } from "./dom.js";
+import { counted, fill, h, named, number, quoted, refill, roleOf, say, time, withCommands } from "./dom.js";
 import { isThere } from "./feed.js";
 import { showDialog } from "./keys.js";
 
@@ -189,6 +189,6 @@ export function forkDialog(stream, version, carried) {
   const dialog = showDialog(`Fork ${short(stream)} at version ${number(version)}`, [
     h("p", {}, `The new chat begins with ${number(carried)} items. This one does not change.`), name,
     h("p", { class: "dim" }, "On the command line: ", command), fault,
-    mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: start it with `refold ui --write`."),
+    mayWrite ? null : h("p", { class: "dim" }, withCommands("This page is read-only: start it with `refold ui --write`.")),
   ].filter(Boolean), [run]);
 }

@@ -1,7 +1,7 @@
 /** A merge of two chats before it is made: the base, what each side did since, what comes in, and the conflicts. */
 import { contextAddress, go, short } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { counted, fill, h, named, number, quoted } from "./dom.js";
+import { counted, fill, h, named, number, quoted, withCommands } from "./dom.js";
 import { showDialog } from "./keys.js";
 
 const RULES = [["ours", "ours stays"], ["theirs", "theirs is taken"], ["newest", "the newest is taken"]];
@@ -43,7 +43,7 @@ export function mergeDialog(from, into) {
   const dialog = showDialog(`Merge ${short(source)} into ${short(into.stream)}`, [
     h("p", { class: "choices" }, h("label", {}, "Where both changed the same: ", rule), h("label", { class: "choice" }, instructions, "instructions and tools, too")),
     shown, h("p", { class: "dim" }, "On the command line: ", command), fault,
-    mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: start it with `refold ui --write`."),
+    mayWrite ? null : h("p", { class: "dim" }, withCommands("This page is read-only: start it with `refold ui --write`.")),
   ].filter(Boolean), [run]);
   dialog.classList.add("wide");
   load();

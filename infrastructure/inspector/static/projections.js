@@ -1,7 +1,7 @@
 /** The rows that are kept for answers: how far each projection is, its faults, making it anew; the check of the store. */
 import { withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { fill, h, merged, named, number, refill, say, span } from "./dom.js";
+import { fill, h, merged, named, number, refill, say, span, withCommands } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const STORE = "*";
@@ -63,7 +63,7 @@ class Projections {
   }
 
   readOnly() {
-    return this.mayWrite ? null : h("p", { class: "dim" }, "This page is read-only: rebuild with `refold rebuild NAME`, or start the page with --write.");
+    return this.mayWrite ? null : h("p", { class: "dim" }, withCommands("This page is read-only: rebuild with `refold rebuild NAME`, or start the page with --write."));
   }
 
   async load() {
@@ -240,6 +240,6 @@ function verified(report) {
   const { length } = report.problems;
   return h("div", {}, h("p", {}, length ? h("span", { class: "tag bad" }, "damaged") : null, ` ${counts}: `,
     length < report.problem_count ? `the first ${number(length)} of ${number(report.problem_count)} problems` : `${number(length)} ${length === 1 ? "problem" : "problems"}`),
-  h("ul", {}, report.problems.map((one) => h("li", {}, h("strong", {}, one.kind), " ", place(one.where), `: ${one.reason}`,
-    one.repairable ? " (`refold verify --repair` makes it anew)" : ""))));
+  h("ul", {}, report.problems.map((one) => h("li", {}, h("strong", {}, one.kind), " ", place(one.where),
+    withCommands(`: ${one.reason}${one.repairable ? " (`refold verify --repair` makes it anew)" : ""}`)))));
 }

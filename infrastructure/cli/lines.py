@@ -397,8 +397,8 @@ def summary_of(event: Any) -> str:
     return one_line(describe(event).words(json_text))
 
 
-def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> None:
-    """Print events with their descriptions; `at_once` of them have columns of the same width."""
+def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> bool:
+    """Print events with their descriptions, and return if there are any; `at_once` have columns of the same width."""
     widths, today = [0] * COLUMNS, ""
     while page := list(islice(events, at_once)):
         rows = [_cells(event) for event, _ in page]
@@ -410,6 +410,7 @@ def print_events(events: Iterator[tuple[RecordedEvent, str]], at_once: int) -> N
                 today = day(event.recorded_at)
                 click.echo(paint(today, "dim"))
             click.echo(_line(row, widths, summary))
+    return any(widths)
 
 
 def _cells(event: RecordedEvent) -> list[str]:

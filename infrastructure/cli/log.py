@@ -189,7 +189,9 @@ def command(
         # No log has so many events that a larger number would mean more.
         shown = islice(events, limit and min(limit, sys.maxsize))
         if not as_json:
-            print_events(_tied(shown), 1 if follow else PAGE_EVENTS)
+            is_any = print_events(_tied(shown), 1 if follow else PAGE_EVENTS)
+            if not (is_any or follow or readable.left_out):
+                click.echo("there are no such events", err=True)
         elif follow:
             for event in shown:
                 click.echo(json_text(event_shape(event)))

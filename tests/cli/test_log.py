@@ -399,3 +399,11 @@ def test_pictures_and_what_is_not_there_have_words() -> None:
     assert body_of(structs.replace(handed(), from_agent="a", reason="money")) == "a -> billing: money"
     assert body_of(configured("c", tools=())) == "tools: (none)"
     assert body_of(configured("c", instructions="x", tools=("f", "g"))) == "instructions: x\ntools: f, g"
+
+
+def test_a_choice_that_leaves_nothing_is_said(database: Path) -> None:
+    """Nothing at all would look like a log that is empty; JSON has an empty list."""
+    nothing = (0, "", "there are no such events\n")
+    assert refold("log", "--who", "nobody", db=database) == nothing
+    assert refold("log", "--who", "nobody", "--tail", "2", db=database) == nothing
+    assert refold("log", "--who", "nobody", "--json", db=database).json == []

@@ -113,7 +113,7 @@ class Transaction:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it is open, or being committed. In its own thread, a commit is over at any later call."""
+        """Whether it is open, or being committed. In the thread that commits, that is over at any later call."""
         return self.is_open or not (self._is_over or self._thread == threading.get_ident())
 
     def wait_until_over(self, stream: str) -> None:
@@ -256,6 +256,10 @@ class Transaction:
         # transaction.
         return bytes.fromhex(flat[0]) if len(flat) == 1 else fingerprint(calls)
 
+    def _end_here(self) -> None:
+        """Take no more changes. The thread that ends it may be another than that in which it was begun."""
+        self._thread, self._is_open = threading.get_ident(), False
+
     def commit(self) -> None:
         """
         Append all events at once; on an error every view is rolled back and the error is raised.
@@ -264,7 +268,7 @@ class Transaction:
             IdempotencyError: another transaction, or another call, was recorded under the key.
             DecisionRefusedError: this process was forked within the block: only the parent can commit.
         """
-        self._is_open = False
+        self._end_here()
         if not self._is_here:
             raise DecisionRefusedError(
                 "this process was forked within a transaction, which the parent commits: end the child in the block"
@@ -297,7 +301,7 @@ class Transaction:
 
     def roll_back(self) -> None:
         """Make every context drop its decisions within the block."""
-        self._is_open = False
+        self._end_here()
         # The views of a child process dropped them at the fork.
         for part in self._parts.values() if self._is_here else ():
             if part.settle is not None:

@@ -152,6 +152,43 @@ async def test_transactions_that_take_turns(tmp_path: Path, monkeypatch: pytest.
         assert [item.content for item in await queue.items] == ["a 1", "a 2", "b 1", "b 2"]
 
 
+@pytest.mark.parametrize("kind", ["queue", "chat"])
+async def test_a_change_while_a_transaction_is_committed(
+    location: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit is made in a thread; a call of the loop's own thread does not take the transaction for over."""
+    async with refold.aopen(location, durability="enqueue") as store:
+        context: Any = await (store.queue("a") if kind == "queue" else store.chat("a"))
+        begun, go_on, commit = threading.Event(), threading.Event(), transactions.Transaction._receipts
+
+        def waiting(*arguments: Any) -> Any:
+            begun.set()
+            assert go_on.wait(10)
+            return commit(*arguments)
+
+        def add(text: str) -> Any:
+            if kind == "queue":
+                return context.append(refold.PoolItem(text))
+            return context.add_message("user", text)
+
+        async def change_within() -> None:
+            async with store.transaction():
+                await add("within")
+
+        monkeypatch.setattr(transactions.Transaction, "_receipts", waiting)
+        first = asyncio.create_task(change_within())
+        while not begun.is_set():
+            await asyncio.sleep(0.001)
+        # A chat is changed by a call that waits for nothing, as a program makes it that only queues.
+        threading.Timer(0.05, go_on.set).start()
+        await add("behind it") if kind == "queue" else context.sync.add_message("user", "behind it")
+        await first
+        await context.flush()
+
+        items = context.sync.items
+        assert ([item.content for item in items] if kind == "queue" else said(items)) == ["within", "behind it"]
+
+
 def test_a_transaction_whose_loop_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is rolled back when its task is let go of, and others change the same handle."""
     monkeypatch.setattr(transactions, "HANDLE_SECONDS_MAX", 0.1)

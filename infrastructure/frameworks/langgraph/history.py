@@ -11,6 +11,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ....domain.chat.context import ChatContext
+from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
 from ....domain.ids import encoded_id
 from ..open_chats import acting_as, require_store
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 NAME = "langchain"
 # The form is that of LangGraph, so that a history reads what a thread recorded, each message as it was.
+
+# How ids begin that messages without one are kept with. A graph gives such a message another id each time, and so would
+# replace all of them when it goes on with a history.
+UNNAMED = "unnamed_"
 
 
 class RefoldChatMessageHistory(BaseChatMessageHistory):
@@ -65,7 +70,7 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
             InvalidInputError: one holds a type that may not be loaded.
         """
         self._chat.refresh()
-        return [message_of(plain, self._values) for plain in CONVERSATION.messages(self._chat)]
+        return [_as_given(message_of(plain, self._values)) for plain in CONVERSATION.messages(self._chat)]
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """
@@ -74,7 +79,7 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
         Raises:
             InvalidInputError: a message holds a value that cannot be saved.
         """
-        plain = [plain_of(message, self._values) for message in messages]
+        plain = [plain_of(_named(message), self._values) for message in messages]
         with acting_as(self._actor):
             self._chat.rebase(lambda chat: CONVERSATION.add(chat, plain, expected_version=chat.version))
 
@@ -94,3 +99,13 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
     async def aclear(self) -> None:
         """Take all messages out of the view."""
         await in_thread(self.clear)
+
+
+def _named(message: BaseMessage) -> BaseMessage:
+    return message if message.id is not None else message.model_copy(update={"id": REAL_SYSTEM.new_id(UNNAMED)})
+
+
+def _as_given(message: BaseMessage) -> BaseMessage:
+    if message.id and message.id.startswith(UNNAMED):
+        message.id = None
+    return message

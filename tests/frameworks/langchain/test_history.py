@@ -94,6 +94,21 @@ def test_it_reads_a_thread_of_langgraph_and_what_others_add(store: Store) -> Non
     assert (history.messages[-1].type, history.messages[-1].content) == ("human", "And now?")
 
 
+def test_a_graph_goes_on_with_a_history(store: Store) -> None:
+    """The messages have no ids for LangChain, and always the same ones for the graph, which takes none of them out."""
+    history = RefoldChatMessageHistory(store, "s1")
+    history.add_messages(MESSAGES)
+    before = store.chat("s1").items
+    graph = chatting(RefoldSaver(store), lambda state: {"messages": [AIMessage("Hello.", id="m1")]})
+    seen = graph.get_state(thread("s1")).values["messages"]
+    graph.invoke(said("Good day.", "h1"), thread("s1"))
+
+    assert store.chat("s1").items[: len(before)] == before
+    assert graph.get_state(thread("s1")).values["messages"][: len(seen)] == seen
+    assert store.chat("s1").evicted_items() == []
+    assert history.messages[: len(MESSAGES)] == MESSAGES
+
+
 @pytest.mark.parametrize(("value", "says"), [(object(), "pickle"), (LOOP, "nested too deeply")])
 def test_a_message_that_cannot_be_saved_changes_nothing(value: Any, says: str) -> None:
     """None of the messages beside it is added, and nothing is pickled."""

@@ -31,6 +31,7 @@ from ...chat.pairing import is_of_model
 from ...clock import REAL_SYSTEM, System
 from ...errors import InvalidInputError
 from ..openai.receive import MESSAGE_ROLES, refusal_in, role_in
+from ..openai.send import is_function_name
 from ..receive import Fields, as_plain_data, place_of
 from ..source_json import difference, is_same, joined_output
 from .source_shape import item_as_came, plain_item
@@ -133,6 +134,9 @@ class _Reader:
             with suppress(InvalidInputError):
                 self.read(fields)
                 ((item, beside),) = self._drafts
+                if type(item) is FunctionCalled and not is_function_name(item.name):
+                    # A call of others is given under a name that the API accepts; this one says that it came so.
+                    beside = {"patch": {}, **beside}
                 return msgspec.structs.replace(
                     item, origin=Origin(starts=_starts(item, before), rest=_rest_of(item, beside))
                 )

@@ -35,7 +35,10 @@ ANSWER = {
     "content": [{"type": "output_text", "text": "It is in Lyon.", "annotations": [], "logprobs": []}],
 }
 CLICK = {"type": "computer_call", "id": "cu_1", "call_id": "c2", "action": {"type": "click", "x": 1, "y": 2}}
-FORMS = (QUESTION, THINKING, CALL, OUTPUT, ANSWER, CLICK, {"type": "compaction", "encrypted_content": "x"}, {"odd": 1})
+# A model of another provider may call it so.
+FOREIGN = {"type": "function_call", "call_id": "c3", "name": "orders.track", "arguments": "{}"}
+COMPACTION = {"type": "compaction", "encrypted_content": "x"}
+FORMS = (QUESTION, THINKING, CALL, FOREIGN, OUTPUT, ANSWER, CLICK, COMPACTION, {"odd": 1})
 ENTRIES = st.lists(st.sampled_from(FORMS), max_size=4)
 STEPS = st.lists(
     st.tuples(st.just("add"), ENTRIES)
@@ -99,6 +102,16 @@ async def test_a_session_is_a_chat(store: refold.Store) -> None:
     assert [hit.version for hit in store.search("Lyon")]
     fork = chat.at(4).fork("other")
     assert await RefoldSession(store, fork.id).get_items() == [QUESTION, THINKING, CALL]
+
+
+async def test_a_name_that_the_api_does_not_accept(store: refold.Store) -> None:
+    """The session has it as it came; a request to the API has another one."""
+    session = RefoldSession(store, "s")
+    await session.add_items([QUESTION, FOREIGN])
+
+    assert await session.get_items() == [QUESTION, FOREIGN]
+    sent, _ = store.chat("s").to_openai_responses(pending="stub")
+    assert [entry["name"] for entry in sent if entry.get("type") == "function_call"] == ["orders_track"]
 
 
 async def test_what_others_add_is_part_of_it(store: refold.Store) -> None:

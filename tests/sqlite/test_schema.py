@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 import sqlite3
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import refold
+from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.roles import ChatRole
 from refold.domain.errors import DamagedError, StorageUnavailableError
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.log import SqliteLog
@@ -51,3 +54,19 @@ def test_a_trigger_of_others(tmp_path: Path) -> None:
     with refold.open(tmp_path / "s.db") as store:
         (problem,) = store.verify().problems
     assert problem.reason == "t on the table event is no trigger of Refold: drop it"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_trigger_that_drops_rows(tmp_path: Path, count: int) -> None:
+    """Nothing is acknowledged that is not there, in whatever way it is appended."""
+    items = [ChatMessage(role=ChatRole.USER, content=["x"]) for _ in range(count)]
+    with refold.open(tmp_path / "s.db") as store:
+        chat = store.chat("a")
+        with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+            connection.execute("CREATE TRIGGER t BEFORE INSERT ON event BEGIN SELECT RAISE(IGNORE); END")
+        ways = (partial(chat.add_items, items), partial(chat.add_items, items), partial(store.chat, "new"))
+        for way in (*ways, partial(chat.add_items, items, idempotency_key="k")):
+            with pytest.raises(DamagedError, match=r"the table event is damaged: it took 0 of . row"):
+                way()
+
+        assert (store.log.head("chat:a"), store.log.streams()) == (1, ["chat:a"])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ....domain.clock import System
 from ....domain.concurrency.locks import locked
-from ....domain.errors import ConcurrencyError, LimitExceededError
+from ....domain.errors import ConcurrencyError, DamagedError, LimitExceededError
 from ....domain.ids import slice_of
 from ....domain.log.admission import admitted
 from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
@@ -237,7 +237,8 @@ class Appender:
                 return in_transaction(connection, insert)
             values = rows[0] if len(rows) == 1 else tuple(chain.from_iterable(rows))
             # One statement is its own transaction: all of its rows, or none.
-            connection.execute(self._add_behind[len(rows)], (values[0], last, *values[1:]))
+            done = connection.execute(self._add_behind[len(rows)], (values[0], last, *values[1:]))
+            _require_taken(done, len(rows))
         except sqlite3.IntegrityError:
             return False
         return True
@@ -245,10 +246,9 @@ class Appender:
     def _add(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
         if self._pack is not None and len(rows) > SEGMENT:
             rows = self._pack(connection, rows)
-        if len(rows) == 1:
-            connection.execute(self._sql.add, rows[0])
-        else:
-            connection.executemany(self._sql.add, rows)
+        add = self._sql.add
+        done = connection.execute(add, rows[0]) if len(rows) == 1 else connection.executemany(add, rows)
+        _require_taken(done, len(rows))
 
     def _add_stream(self, connection: sqlite3.Connection, statement: str, values: Sequence[object]) -> int:
         """Insert a stream, and return its key."""
@@ -454,6 +454,18 @@ class Appender:
             return whole("the key of a large text", found[0])
         data = self._compression.shrink_block(text.data)
         return int(connection.execute(self._sql.add_blob, (text.digest, key_id, data)).lastrowid or 0)
+
+
+def _require_taken(done: sqlite3.Cursor, count: int) -> None:
+    """
+    Require that an INSERT has written as many rows as it had.
+
+    Raises:
+        DamagedError: it has not, as with a trigger of another program.
+    """
+    if count and done.rowcount != count:
+        fault = f"it took {done.rowcount} of {count} rows"
+        raise DamagedError("the table event", fault, remedy="`refold verify` names triggers that are not Refold's")
 
 
 def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:

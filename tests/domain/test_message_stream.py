@@ -12,6 +12,8 @@ from refold.domain.chat.rules.commands import WritePiece
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.stream import PIECE_BYTES_MAX, MessageStream
 from refold.domain.errors import DecisionRefusedError, InvalidInputError, ReadOnlyError, StorageError
+from refold.domain.log.envelope import encode_payload
+from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES
 
 from .fakes import CountingSystem
 
@@ -81,8 +83,8 @@ def test_a_clock_that_is_set_back() -> None:
         assert pieces(chat) == ["It is "]
 
 
-@pytest.mark.parametrize(("delta", "count"), [("x" * 20, 205), ("ä" * 10, 205), ("x" * 9_000, 1)])
-def test_a_piece_of_four_kilobytes(delta: str, count: int) -> None:
+@pytest.mark.parametrize(("delta", "count"), [("x" * 20, 192), ("ä" * 10, 192), ("x" * 9_000, 1)])
+def test_a_piece_of_nearly_four_kilobytes(delta: str, count: int) -> None:
     """Of UTF-8; a text without a blank is cut anywhere, and a large one is one piece."""
     chat = ChatContext(system=Clock())
     with chat.stream() as out:
@@ -103,6 +105,19 @@ def test_ten_thousand_deltas() -> None:
 
     assert len(pieces(chat)) == 10_000 * 20 // PIECE_BYTES_MAX + 1
     assert chat.messages()[0].content == ["".join(pieces(chat))] == ["".join(f"{n:>19} " for n in range(10_000))]
+
+
+def test_each_of_them_is_a_small_event() -> None:
+    """A large one would be stored in two rows, and not by the way that small ones take."""
+    chat = ChatContext(system=Clock())
+    with chat.stream() as out:
+        for delta in ("antidisestablishmentarianism" * 2, "a "):
+            for _ in range(300):
+                out.write(delta)
+
+    written = [len(encode_payload(one.event)) for one in chat.history()]
+    assert len(written) > 5
+    assert max(written) < LARGE_TEXT_BYTES
 
 
 def test_nothing_written() -> None:
@@ -197,7 +212,7 @@ def test_pieces_that_are_refused() -> None:
             (chat, done.id, 0, "is not being written"),
             (chat, "nobody", 0, "is not being written"),
             (chat.fork("child"), out.message_id, len(text), f"is written in {chat.stream_id}: write it there"),
-            (chat, out.message_id, len(text) + 1, "has 4096 of 4097 characters: some are lost"),
+            (chat, out.message_id, len(text) + 1, "has 3840 of 3841 characters: some are lost"),
         ):
             with pytest.raises(DecisionRefusedError, match=fault):
                 decided(context, item_id, start)

@@ -164,8 +164,12 @@ def _open_with_keys(
     below, notes = open_below(codec if is_raw or encrypt is False else SEALED_CODEC, system)
     try:
         tables = tables_of(below)
-        _make_tables(tables, below, location)
-        ring = KeyRing(tables, keys, system, encrypt=encrypt is not False)
+        try:
+            _make_tables(tables, below, location)
+            ring = KeyRing(tables, keys, system, encrypt=encrypt is not False)
+        except StorageReadOnlyError as error:
+            missing = "it has no key of its own yet: `refold init` with the keys makes one"
+            raise StorageReadOnlyError(f"{error}, and {missing}") from error
         if encrypt not in (None, ring.encrypts):
             made, remedy = ("is encrypted", "without") if ring.encrypts else ("has keyed digests alone", "with")
             raise InvalidInputError(f"{_place_of(below, location)} {made}: open it {remedy} encrypt=False")

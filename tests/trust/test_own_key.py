@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.errors import StorageReadOnlyError
 from refold.infrastructure.databases import open_database, ring_of, tables_of
 from refold.infrastructure.trust.keys import KEY_BYTES, MasterKeys
 from refold.infrastructure.trust.tables import ADD_KEY, SqliteTables, Statement, Tables
@@ -67,6 +68,20 @@ def test_a_process_that_was_killed_before_it_made_the_key(location: str) -> None
         refold.open(location, keys=KEYS)
     with refold.open(location) as store:
         assert store.verify().problems == ()
+
+
+def test_a_store_without_a_key_is_only_read(location: str) -> None:
+    """As after a copy that was killed at its beginning: the error says what makes the key, and then it is read."""
+    with closing(open_database(location)[0]):
+        pass
+
+    with pytest.raises(StorageReadOnlyError, match="no key of its own yet: `refold init` with the keys makes one"):
+        refold.open(location, keys=KEYS, read_only=True)
+
+    with closing(open_database(location, keys=KEYS)[0]):
+        pass
+    with refold.open(location, keys=KEYS, read_only=True) as store:
+        assert store.contexts() == []
 
 
 def test_two_that_make_a_store_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,11 +60,12 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
             # Imported here: its driver need not be installed for a file.
             from ..projecting.rows.postgres import PostgresProjectionStore
 
+            tables = PostgresProjectionStore(stored)
             # The rows of an encrypted store are in pages, whose table exists once it was opened.
-            if isinstance(rows, PostgresProjectionStore):
-                if citus:
-                    rows.distribute()
-                rows.prepare(PROJECTIONS)
+            has_rows = isinstance(rows, PostgresProjectionStore)
+            if citus and has_rows:
+                tables.distribute()
+            tables.prepare(PROJECTIONS if has_rows else ())
             if roles is not None:
                 from ..log.postgres.roles import make_roles
 

@@ -11,10 +11,10 @@ from refold.infrastructure.log.postgres.roles import ROLES
 
 
 @contextmanager
-def users(url: str) -> Iterator[dict[str, str]]:
-    """Make the roles, and a user for each; yield the URLs with which they connect."""
+def users(url: str, *options: str) -> Iterator[dict[str, str]]:
+    """Make the roles, with these options of `refold`, and a user for each; yield the URLs with which they connect."""
     prefix = f"t{secrets.token_hex(4)}"
-    assert main(["--db", url, "init", "--roles", prefix]) == 0
+    assert main([*options, "--db", url, "init", "--roles", prefix]) == 0
     names = {kind: f"{prefix}_{kind}_user" for kind in ROLES}
     with psycopg.connect(url) as owner:
         for kind, name in names.items():

@@ -192,6 +192,21 @@ def test_a_store_with_a_witness(ready_pg_url: str, tmp_path: Path) -> None:
         assert owner.execute("select number from segment").fetchall() == [(0,), (1,)]
 
 
+def test_an_encrypted_store(pg_url: str, tmp_path: Path) -> None:
+    """All tables are there that its programs may not make: those of places and snapshots, beside its pages of rows."""
+    keys = refold.KeyFile(tmp_path / "keys.json")
+    with users(pg_url, "--keys", str(tmp_path / "keys.json")) as urls:
+        with refold.open(urls["writer"], keys=keys) as store:
+            store.chat("a").add_message("user", "hi")
+        with refold.open(urls["projector"], keys=keys) as store:
+            events = store.subscribe(name="mail")
+            assert next(events).version == 1
+            events.ack()
+
+            assert [row.id for row in store.contexts()] == ["a"]
+            assert list(store.log.streams_with_snapshot()) == []
+
+
 def test_all_tables_are_thought_of(urls: dict[str, str], ready_pg_url: str) -> None:
     """A table that is added later must be given to roles on purpose."""
     with psycopg.connect(ready_pg_url) as owner:

@@ -20,6 +20,7 @@ from ..concurrency.locks import cached_property
 from ..content import loaded_class
 from ..errors import InvalidInputError, MissingFieldError, shown
 from ..frozen import FrozenDict, FrozenList, freeze
+from .events import has_no_data
 from .roles import ChatRole
 
 # The bytes at the given indexes in a file of each type. A GIF is of 1987 or of 1989; a WebP is in a RIFF container.
@@ -159,7 +160,7 @@ class EncodeOptions(_View):
 
 
 def _well_formed(image: str) -> str:
-    if image[:5].lower() == "data:" and "," not in image:
+    if has_no_data(image):
         raise ValueError("a data URL needs a comma between type and data, as in data:image/png;base64,iVBORw0KGgo=")
     return image
 

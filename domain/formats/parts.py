@@ -71,10 +71,11 @@ def read_parts(role: str, parts: Iterable[Part], into: Receiver, where: str) -> 
     listed = list(parts)
     asked = [part for part in listed if isinstance(part, Call | Result)]
     contents = [part for part in listed if isinstance(part, str | Picture)]
-    if contents or not asked:
-        shown: list[str | Image] = [part if isinstance(part, str) else into.image(part.url) for part in contents]
+    made = [part if isinstance(part, str) else into.image(part.url) for part in contents]
+    shown = [part for part in made if part is not None]
+    if shown or not asked:
         into.say(role, shown[0] if len(shown) == 1 and isinstance(shown[0], str) else shown, {}, where)
-        if listed and not contents:
+        if listed and not shown:
             into.items[-1] = msgspec.structs.replace(into.items[-1], origin=Origin(apart=True))
     for part in asked:
         if isinstance(part, Call):

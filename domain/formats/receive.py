@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..canonical import JSON_VALUES, canonical_json, require_unicode
-from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
+from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, has_no_data
 from ..clock import System
 from ..errors import InvalidInputError
 
@@ -193,9 +193,9 @@ class Receiver:
         given, self._first_id = self._first_id, None
         return given or self._system.new_id(prefix)
 
-    def image(self, url: str) -> Image:
-        """Return an image part."""
-        return Image(id=self._system.new_id("img_"), image=url)
+    def image(self, url: str) -> Image | None:
+        """Return an image part; None for a data URL without data, which no item has."""
+        return None if has_no_data(url) else Image(id=self._system.new_id("img_"), image=url)
 
     def call(self, name: str, arguments: Any, call_id: str | None, metadata: dict[str, Any], where: str) -> str:
         """Add a call and return its id; without an id a new one is generated."""

@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import av
@@ -17,6 +18,7 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import EncodeOptions, ImageContent, ResizeOptions
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
+NO_DATA = "data:image/png;base64"
 AS_IT_IS = EncodeOptions(format="PNG", resize_options=None)
 
 
@@ -127,7 +129,7 @@ def test_a_turned_photo_stands_upright() -> None:
         (b"RIFF1234WAVE", "neither"),
         (7, "an image cannot be made of a int: give a URL"),
         (["u"], "an image cannot be made of a list"),
-        ("data:image/png;base64", "a data URL needs a comma"),
+        (NO_DATA, "a data URL needs a comma"),
         ("DATA:x", "a data URL needs a comma"),
         (None, "valid string"),
         (Image.new("RGB", (0, 5)), "image"),
@@ -188,3 +190,33 @@ def test_a_context_with_pictures_is_plain_data() -> None:
     assert copy.deepcopy(message) == pickle.loads(pickle.dumps(message)) == message
     assert chat.at(2).items == [message]
     assert chat.estimated_tokens() == 4 + 1 + 300 + 4 + 300
+
+
+TEXT = {"type": "text", "text": "look"}
+
+
+@pytest.mark.parametrize(
+    ("message", "read"),
+    [
+        ({"content": [TEXT, {"type": "image_url", "image_url": {"url": NO_DATA}}]}, ChatContext.from_openai_messages),
+        (
+            {"content": [{**TEXT, "type": "input_text"}, {"type": "input_image", "image_url": NO_DATA}]},
+            ChatContext.from_openai_responses,
+        ),
+        (
+            {"content": [{"type": "image", "source": {"type": "url", "url": NO_DATA}}, TEXT]},
+            ChatContext.from_anthropic_messages,
+        ),
+        (
+            {"parts": [{"text": "look"}, {"file_data": {"mime_type": "image/png", "file_uri": NO_DATA}}]},
+            ChatContext.from_google_contents,
+        ),
+    ],
+)
+def test_one_without_data_in_a_message_of_a_provider(message: Any, read: Callable[[list[Any]], ChatContext]) -> None:
+    """V1.11c: it is kept beside the item, as any part that no item can have; the rest of the message is there."""
+    chat = read([{"role": "user", **message}])
+
+    (item,) = chat.recorded_items()
+    assert chat.messages()[0].content == ["look"]
+    assert NO_DATA in repr(item)

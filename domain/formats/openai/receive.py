@@ -10,7 +10,7 @@ import msgspec
 
 from ...arguments import require_several
 from ...canonical import json_in_order, require_json
-from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, has_no_data
 from ...clock import System
 from ..receive import Fields, IdsOfPlaces, as_plain_data, place_of
 from ..source_json import difference, is_same, joined_output
@@ -199,13 +199,13 @@ class _Shaper:
             return str(part["text"])
         if part.get("type") == "refusal":
             return refusal_in(part) or None
-        image = part.get("image_url")
-        if part.get("type") != "image_url" or not isinstance(image, dict) or not isinstance(image.get("url"), str):
+        image = part.get("image_url") if part.get("type") == "image_url" else None
+        if not isinstance(image, dict) or not isinstance(url := image.get("url"), str) or has_no_data(url):
             return None
         detail = image.get("detail")
         return Image(
             id=self._id("img_", index, number),
-            image=image["url"],
+            image=url,
             inference_detail=detail if detail in DETAILS else "auto",
         )
 

@@ -25,6 +25,7 @@ from ...chat.events import (
     MessageAdded,
     Origin,
     Spoken,
+    has_no_data,
     is_instructions,
 )
 from ...chat.pairing import is_of_model
@@ -209,12 +210,13 @@ class _Reader:
             return fields.text("text")
         if part.get("type") == "refusal":
             return refusal_in(part) or None
-        if part.get("type") != "input_image" or not isinstance(part.get("image_url"), str):
+        url = part.get("image_url")
+        if part.get("type") != "input_image" or not isinstance(url, str) or has_no_data(url):
             return None
         detail = part.get("detail")
         return Image(
             id=self._system.new_id("img_"),
-            image=part["image_url"],
+            image=url,
             inference_detail=detail if detail in DETAILS else "auto",
         )
 

@@ -145,8 +145,8 @@ def _parts(content: Any, into: Receiver) -> str | list[str | Image]:
             shown.append(part["text"])
         elif isinstance(part, dict) and refusal_in(part):
             shown.append(refusal_in(part))
-        elif url := _url(part):
-            shown.append(into.image(url))
+        elif (url := _url(part)) and (image := into.image(url)):
+            shown.append(image)
     return shown
 
 

@@ -159,8 +159,8 @@ def _texts_and_images(content: Any, into: Receiver) -> list[str | Image]:
     for one in content if isinstance(content, list) else ():
         if isinstance(one, str):
             found.append(one)
-        elif isinstance(one, dict) and (url := _image_url(one)):
-            found.append(into.image(url))
+        elif isinstance(one, dict) and (url := _image_url(one)) and (image := into.image(url)):
+            found.append(image)
     return found
 
 

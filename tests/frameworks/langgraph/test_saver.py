@@ -101,6 +101,7 @@ ODD = [
     HumanMessage("without an id"),
     HumanMessage(["a", {"type": "text", "text": "b", "cache_control": {"type": "ephemeral"}}], id="2", name="Ann"),
     HumanMessage([{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}], id="3"),
+    HumanMessage(["a", {"type": "image_url", "image_url": {"url": "data:image/png;base64"}}], id="10"),
     AIMessage("", id="4", tool_calls=[{"name": "f", "args": {"b": 1, "a": [True, 1.0, None]}, "id": None}]),
     AIMessage("x", id="5", invalid_tool_calls=[{"name": "f", "args": "{", "id": "c", "error": "cut"}]),
     ToolMessage([{"type": "text", "text": "out"}], tool_call_id="c9", id="6", status="error", artifact=Plan(["s"])),

@@ -45,6 +45,8 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
     keys = given_keys()
     if no_encrypt and keys is None:
         raise usage_error("--no-encrypt needs keys: --keys FILE")
+    if citus and keys is not None and not no_encrypt:
+        raise usage_error("--citus with --keys needs --no-encrypt: an encrypted store cannot be distributed")
     log, rows = open_database(found, keys=keys, encrypt=False if no_encrypt else None)
     with closing(log):
         stored = stored_log(log)
@@ -61,11 +63,10 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
             from ..projecting.rows.postgres import PostgresProjectionStore
 
             tables = PostgresProjectionStore(stored)
-            # The rows of an encrypted store are in pages, whose table exists once it was opened.
-            has_rows = isinstance(rows, PostgresProjectionStore)
-            if citus and has_rows:
+            if citus:
                 tables.distribute()
-            tables.prepare(PROJECTIONS if has_rows else ())
+            # The rows of an encrypted store are in pages, whose table exists once it was opened.
+            tables.prepare(PROJECTIONS if isinstance(rows, PostgresProjectionStore) else ())
             if roles is not None:
                 from ..log.postgres.roles import make_roles
 

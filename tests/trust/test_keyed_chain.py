@@ -307,6 +307,8 @@ def test_the_command_line_opens_either_kind(place: Place, tmp_path: Path, monkey
 
     assert "--no-encrypt needs keys" in said("init", "--no-encrypt", code=2)
     monkeypatch.setenv("REFOLD_KEY_FILE", "keys.json")
+    if not place.is_file:
+        assert "--no-encrypt: an encrypted store cannot be distributed" in said("init", "--citus", code=2)
     said("init", "--no-encrypt")
     with refold.open(place.url, keys=KeyFile("keys.json"), encrypt=False) as store:
         chat = store.chat("b")

@@ -192,8 +192,8 @@ def take_in_checked(log: LiveLog, file: Path, checked: Mapping[str, int], *, pro
     """Import the events of a file; none of its streams has grown in the log since `checked_file` returned `checked`."""
     done, count = TakenIn(), len(checked) - 1
     for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):
-        head, erasures = log.head(stream), log.head(ERASURES)
-        if head and erasures != checked[ERASURES]:
+        head = log.head(stream)
+        if head and (erasures := log.head(ERASURES)) != checked[ERASURES]:
             # The file may have texts of the stream that were erased since.
             raise ConcurrencyError(ERASURES, expected=checked[ERASURES], actual=erasures, remedy="import it again")
         # Versions count from 1, without holes.

@@ -183,5 +183,10 @@ def require_texts(values: str | Iterable[str], what: str) -> tuple[str, ...]:
     return tuple(sorted(texts)) if isinstance(values, Set) else texts
 
 
+def has_no_data(url: str) -> bool:
+    """Return whether a text begins as a data URL and has no comma behind which its data would be."""
+    return url[:5].lower() == "data:" and "," not in url
+
+
 def _type_in_words(value: object) -> str:
     return "None" if value is None else f"a {type(value).__name__}"

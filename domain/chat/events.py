@@ -48,11 +48,6 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=F
     apart: bool = False
 
 
-def has_no_data(url: str) -> bool:
-    """Return whether a text begins as a data URL and has no comma behind which its data would be."""
-    return url[:5].lower() == "data:" and "," not in url
-
-
 class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """An image part: `image` is a URL or a data URL; `encode_options` is canonical JSON or empty."""
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import VERSION, AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from ..arguments import require_several
+from ..arguments import has_no_data, require_several
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import cached_property
 from ..content import loaded_class
 from ..errors import InvalidInputError, MissingFieldError, shown
 from ..frozen import FrozenDict, FrozenList, freeze
-from .events import has_no_data
 from .roles import ChatRole
 
 # The bytes at the given indexes in a file of each type. A GIF is of 1987 or of 1989; a WebP is in a RIFF container.

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from ..arguments import has_no_data
 from ..canonical import JSON_VALUES, canonical_json, require_unicode
-from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, has_no_data
+from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 from ..clock import System
 from ..errors import InvalidInputError
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from ...arguments import require_several
+from ...arguments import has_no_data, require_several
 from ...canonical import json_in_order, require_json
-from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin, has_no_data
+from ...chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ...clock import System
 from ..receive import Fields, IdsOfPlaces, as_plain_data, place_of
 from ..source_json import difference, is_same, joined_output

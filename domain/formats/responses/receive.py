@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ...arguments import require_several
+from ...arguments import has_no_data, require_several
 from ...canonical import json_in_order, require_json
 from ...chat.events import (
     ChatItemEvent,
@@ -25,7 +25,6 @@ from ...chat.events import (
     MessageAdded,
     Origin,
     Spoken,
-    has_no_data,
     is_instructions,
 )
 from ...chat.pairing import is_of_model

@@ -154,16 +154,18 @@ class MessageStream:
         """Keep a text, and return whether there is something to record."""
         if not self._is_open:
             raise DecisionRefusedError(f"message {self.message_id!r} is not open: write within the block of its stream")
-        # Most texts are ASCII, and a model sends thousands: this is one function, without calls that it can do without.
+        # Most texts are ASCII, and a model sends thousands.
         is_plain = type(text) is str and text.isascii()
         if text if is_plain else require_unicode(text, "a piece of a message"):
             self._kept[1].append(text)
-        size = self._bytes = self._bytes + (len(text) if is_plain else len(text.encode()))
-        last = self._recorded_at
-        if last is None or size >= PIECE_BYTES_MAX:
-            return size > 0
+        self._bytes += len(text) if is_plain else len(text.encode())
+        return self._bytes > 0 and (self._recorded_at is None or self._is_due)
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether a piece is due, some time after the message began."""
         # The time of day may have been set back.
-        return size > 0 and abs(self._system.now() - last) >= PIECE_SECONDS
+        return self._bytes >= PIECE_BYTES_MAX or abs(self._system.now() - (self._recorded_at or 0.0)) >= PIECE_SECONDS
 
     def _begin(self) -> None:
         """Add the message, if it is not there."""
@@ -173,11 +175,11 @@ class MessageStream:
             self._recorded_at = self._system.now()
 
     def _record_words(self) -> None:
-        """Begin the message, or else record what waits, up to the last blank if there is one."""
-        if self._recorded_at is None:
-            self._begin()
-            if self._bytes < PIECE_BYTES_MAX:
-                return
+        """Begin the message, and record what waits if it is due, up to the last blank if there is one."""
+        self._begin()
+        # Of several tasks, another may have begun it, or recorded what waited.
+        if not self._is_due:
+            return
         text = "".join(self._kept[1])
         blank = LAST_BLANK.match(text)
         self._write(text, len(text) if blank is None else blank.end())

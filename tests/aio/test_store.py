@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.chat.items import ChatMessage
 from refold.domain.context import transaction as transactions
 from refold.domain.errors import InvalidInputError, StorageClosedError, StorageUnavailableError
 from refold.infrastructure import subscription
@@ -187,6 +188,20 @@ async def test_a_change_while_a_transaction_is_committed(
 
         items = context.sync.items
         assert ([item.content for item in items] if kind == "queue" else said(items)) == ["within", "behind it"]
+
+
+async def test_tasks_that_write_one_message(location: str) -> None:
+    """The text of each is in it once, whichever of them begins it."""
+    texts = [f"{number} " for number in range(12)]
+    async with refold.aopen(location) as store:
+        chat = await store.chat("a")
+        for _ in range(5):
+            async with chat.stream() as out:
+                await asyncio.gather(*map(out.awrite, texts))
+
+        for item in await chat.items:
+            assert isinstance(item, ChatMessage)
+            assert sorted(str(item.content[0]).split()) == sorted(text.strip() for text in texts)
 
 
 def test_a_transaction_whose_loop_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,11 +193,8 @@ def take_in_checked(log: LiveLog, file: Path, checked: Mapping[str, int], *, pro
     done, count = TakenIn(), len(checked) - 1
     for number, (stream, read) in enumerate(groupby(event_lines(file), key=lambda one: one.line.stream), 1):
         head = log.head(stream)
-        if head and (erasures := log.head(ERASURES)) != checked[ERASURES]:
-            # The file may have texts of the stream that were erased since.
-            raise ConcurrencyError(ERASURES, expected=checked[ERASURES], actual=erasures, remedy="import it again")
         # Versions count from 1, without holes.
-        written = _append(log, stream, islice(read, head, None), head)
+        written = _append(log, stream, islice(read, head, None), head, checked[ERASURES])
         done = _counted(done, head, written)
         if progress is not None:
             progress(number, count)
@@ -210,12 +207,19 @@ def _counted(done: TakenIn, head: int, written: int) -> TakenIn:
     return msgspec.structs.replace(done, **counted)
 
 
-def _append(log: LiveLog, stream: str, read: Iterable[ReadLine], head: int) -> int:
-    """Append events; those with the same idempotency key are appended together, with that key."""
+def _append(log: LiveLog, stream: str, read: Iterable[ReadLine], head: int, erasures: int) -> int:
+    """
+    Append events; those with the same idempotency key are appended together, with that key.
+
+    Raises:
+        ConcurrencyError: the stream of erasures has not the version `erasures`, and the file may have what was erased.
+    """
     written = 0
     for key, group in groupby(read, key=lambda one: one.line.meta.idempotency_key):
         # Events with a key come from one call, and must stay in one append.
         while batch := list(islice(group, BATCH_EVENTS if key is None else None)):
+            if head + written and (now := log.head(ERASURES)) != erasures:
+                raise ConcurrencyError(ERASURES, expected=erasures, actual=now, remedy="import it again")
             new = NewEvents(
                 stream=stream,
                 expected_version=head + written,

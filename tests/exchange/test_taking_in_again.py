@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import refold
+from refold.domain.erasure.events import STREAM as ERASURES
 from refold.domain.errors import ConcurrencyError, InvalidInputError
 from refold.infrastructure.exchange import TakenIn, export_events, take_in_events
 from refold.infrastructure.exchange import import_events as taking_in
+from refold.infrastructure.exchange.event_files import ReadLine, event_lines
 from tests.contract.chat_checking import message
 from tests.contract.stores import start_python
 from tests.support.every_kind import fill, seen
@@ -70,6 +73,43 @@ def test_what_is_erased_meanwhile(store: refold.Store, tmp_path: Path, monkeypat
     with pytest.raises(InvalidInputError, match="texts of chat:a were erased here"):
         take_in_events(store.log, tmp_path / "file")
     assert store.log.head("chat:a") == 2
+
+
+def test_what_is_erased_between_two_appends(
+    store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a context that is new here, too, and the file may have what was erased."""
+    with refold.open(":memory:") as source:
+        source.chat("a").add_messages([{"role": "user", "content": str(number)} for number in range(6)])
+        export_events(source.log, tmp_path / "file")
+    read = event_lines
+
+    def erasing(file: Path) -> Iterator[ReadLine]:
+        for number, line in enumerate(read(file)):
+            if number == 3:
+                store.erase(context="a", why="asked", dry_run=False)
+            yield line
+
+    monkeypatch.setattr(taking_in, "BATCH_EVENTS", 2)
+    monkeypatch.setattr(taking_in, "checked_file", lambda *_: {ERASURES: 0, "chat:a": 0})
+    monkeypatch.setattr(taking_in, "event_lines", erasing)
+    with pytest.raises(ConcurrencyError, match="import it again"):
+        take_in_events(store.log, tmp_path / "file")
+    assert store.log.head("chat:a") == 2
+
+
+def test_an_erasure_of_others_meanwhile(store: refold.Store, tmp_path: Path) -> None:
+    """Where nothing is added, it does not matter."""
+    store.chat("other").add_message("user", "secret")
+    with refold.open(":memory:") as source:
+        source.chat("a").add_message("user", "one")
+        export_events(source.log, tmp_path / "file")
+    take_in_events(store.log, tmp_path / "file")
+    store.erase(context="other", why="asked", dry_run=False)
+
+    checked = {ERASURES: 0, "chat:a": 2}
+    taken = taking_in.take_in_checked(store.log, tmp_path / "file", checked, progress=None)
+    assert taken == TakenIn(unchanged=1)
 
 
 async def test_an_older_file(store: refold.Store, tmp_path: Path) -> None:

@@ -75,14 +75,17 @@ def checked_text(value: str) -> str:
     # In a locale without UTF-8, Python has surrogates in the places of other bytes than those of ASCII.
     with suppress(UnicodeError):
         value = os.fsencode(value).decode()
-    return _unicode_text(value)
+    return path_text(value)
 
 
-def _unicode_text(value: str) -> str:
+def path_text(value: str) -> str:
+    """Return a path, or another location, as it came: Python finds a file by that text alone."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise click.BadParameter("it is not UTF-8 text") from error
+        is_of_utf8 = sys.getfilesystemencoding() == "utf-8"
+        fault = "it is not UTF-8 text" if is_of_utf8 else "it is not ASCII text: set a locale with UTF-8"
+        raise click.BadParameter(fault) from error
     if not value:
         raise click.BadParameter("it is empty")
     return value
@@ -98,9 +101,13 @@ def optional_text(ctx: click.Context, param: click.Parameter, value: str | None)
     return None if value is None else checked_text(value)
 
 
+def optional_path(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Check an option that is a path, or another location, if it is given."""
+    return None if value is None else path_text(value)
+
+
 def _location(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    # Python finds a file by the text as it came.
-    given = None if value is None else _unicode_text(value)
+    given = optional_path(ctx, param, value)
     # `refold approvals` has the option, too, and commands behind it.
     return given or _before(ctx, "location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
 

@@ -13,7 +13,7 @@ from ...domain.context.description import counted
 from ..databases import location_of
 from ..exchange.backup import BackupReport, back_up_from, check_backup
 from ..exchange.restore import restore as restore_from
-from .args import address, argument, as_json, database, given_keys, note_slices, optional_text, shown
+from .args import address, argument, as_json, database, given_keys, note_slices, optional_path, shown
 from .progress import progress_bar
 from .render import Command, date_and_age, one_line, print_json, size_of
 
@@ -77,7 +77,7 @@ def restore_options(command: Command) -> Command:
         click.option(
             "--into",
             metavar="FILE|URL",
-            callback=optional_text,
+            callback=optional_path,
             help="Of a backup: the place of the restored store; that of --db by default.",
         ),
         click.option("--overwrite", is_flag=True, help="Of a backup: replace a store that has events."),

@@ -12,7 +12,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..exchange.backup_file import is_backup
 from ..views.changes import evicted_shape, named_items
-from .args import argument, change_options, changing, checked_text, existing, opened, reason, usage_error
+from .args import argument, change_options, changing, existing, opened, path_text, reason, usage_error
 from .backup import restore_options, restore_store
 from .changes import items, report
 from .completion import context, named_contexts
@@ -61,8 +61,7 @@ def _sentence(eviction: Eviction) -> str:
 
 def _context_or_backup(ctx: click.Context, param: click.Parameter, value: str) -> str | Path:
     """Return the file of a backup, or the name of a context."""
-    path = Path(checked_text(value))
-    return path if is_backup(path) else existing(ctx, param, value)
+    return Path(path_text(value)) if is_backup(Path(value)) else existing(ctx, param, value)
 
 
 @click.command("restore")

@@ -28,7 +28,7 @@ from ...domain.errors import (
     PendingCallsError,
     RefoldError,
 )
-from .args import DATABASE_HELP, KEYS_HELP, optional_text
+from .args import DATABASE_HELP, KEYS_HELP, optional_path, optional_text
 from .render import FAILED, note, one_line
 
 if TYPE_CHECKING:
@@ -163,15 +163,15 @@ def _end_redaction(used: Sequence[Redactor]) -> None:
     epilog="CTX@V names a moment: a version (support@3, or support@-2 from the end), a time "
     "(@2026-11-21T10:00:00Z), a position of the log (@pos:17) or a version's name (@before-refund).",
 )
-@click.option("--db", metavar="FILE|URL", callback=optional_text, envvar="REFOLD_DB", help=DATABASE_HELP)
+@click.option("--db", metavar="FILE|URL", callback=optional_path, envvar="REFOLD_DB", help=DATABASE_HELP)
 @click.option(
     "--witness",
     metavar="FILE|URL",
-    callback=optional_text,
+    callback=optional_path,
     envvar="REFOLD_WITNESS",
     help="The witness of the store: a file, or http(s)://...  [default: REFOLD_WITNESS]",
 )
-@click.option("--keys", metavar="FILE", callback=optional_text, envvar="REFOLD_KEY_FILE", help=KEYS_HELP)
+@click.option("--keys", metavar="FILE", callback=optional_path, envvar="REFOLD_KEY_FILE", help=KEYS_HELP)
 @click.option(
     "--redact",
     metavar="all|GROUP,...",

@@ -80,6 +80,14 @@ def test_a_terminal_of_another_encoding(hostile: Path, tmp_path: Path) -> None:
     assert back.json == messages
 
 
+def test_paths_in_a_locale_without_utf_8(hostile: Path) -> None:
+    """Python finds no file by a text that it decoded itself: they are refused, and none is passed over."""
+    ascii_only = environment(PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", LC_ALL="C")
+    for option in ("--db", "--witness", "--keys"):
+        ended = spawned(option, "w\u00fc.jsonl", "contexts", env=ascii_only)
+        assert (ended.code, "it is not ASCII text: set a locale with UTF-8" in ended.err) == (2, True), ended
+
+
 def test_changes_print_no_control_character(hostile: Path) -> None:
     """Reasons, names and summaries of them are as little to be trusted."""
     named = ["--actor", HOSTILE.replace("\x00", ""), "--reason", "why\x1b[2J"]

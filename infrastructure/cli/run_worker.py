@@ -109,6 +109,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     """
     began = REAL_SYSTEM.monotonic()
     with _noted_as_over() as over, keeping(location, own) as store, asked_to_stop() as stop, _warnings_printed():
+        threading.Thread(target=_end_in_time, args=(stop, over), name="refold-end", daemon=True).start()
         chosen = known_names(store, names)
         worker_log = WorkerLog(store, chosen)
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
@@ -118,8 +119,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
         with metrics_served(store, chosen, address, lambda: worker.failing, jobs) as url:
             if url is not None:
                 _say(f"metrics at {url}")
-            threading.Thread(target=_end_in_time, args=(stop, over), name="refold-end", daemon=True).start()
-            _keep(store, worker, worker_log, stop, jobs)
+            _keep(store, worker, worker_log, stop, over, jobs)
         try:
             sums = worker_log.sums()
         except RefoldError as error:
@@ -152,7 +152,12 @@ def _jobs(store: Store, *, seal: bool) -> list[str]:
 
 
 def _keep(
-    store: Store, worker: ProjectionWorker, worker_log: WorkerLog, stop: threading.Event, jobs: dict[str, bool]
+    store: Store,
+    worker: ProjectionWorker,
+    worker_log: WorkerLog,
+    stop: threading.Event,
+    over: threading.Event,
+    jobs: dict[str, bool],
 ) -> None:
     beside = [threading.Thread(target=_print_news, args=(worker_log, stop), name="refold-run", daemon=True)]
     if SEAL in jobs:
@@ -163,6 +168,10 @@ def _keep(
         thread.start()
     try:
         worker.run(stop)
+    except Exception:
+        # It failed, and was not asked to stop: its error is waited for, however long the end takes.
+        over.set()
+        raise
     finally:
         stop.set()
         for thread in beside:

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import refold as package
-from refold.domain.errors import DamagedError, StorageBusyError, StorageUnavailableError
+from refold.domain.errors import DamagedError, LogWentBackError, StorageBusyError, StorageUnavailableError
 from refold.infrastructure.cli import run_worker as run_module
 from refold.infrastructure.cli.run_worker import WorkerLog
 from refold.infrastructure.projecting.worker import ProjectionWorker
@@ -260,8 +260,21 @@ def test_old_events_are_packed_beside_it(monkeypatch: pytest.MonkeyPatch, seal: 
     worker: Any = SimpleNamespace(run=lambda stop: None)
     worker_log: Any = None
 
-    run_module._keep(
-        store, worker, worker_log, threading.Event(), dict.fromkeys(run_module._jobs(store, seal=seal), False)
-    )
+    jobs = dict.fromkeys(run_module._jobs(store, seal=seal), False)
+    run_module._keep(store, worker, worker_log, threading.Event(), threading.Event(), jobs)
 
     assert packed == ["packs"] * (seal and can_seal)
+
+
+def test_a_worker_that_failed_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its error must be printed, and the process must not end as one that was asked to stop."""
+    for name in ("_print_news", "_retain"):
+        monkeypatch.setattr(run_module, name, lambda *_: None)
+
+    def fail(_: object) -> None:
+        raise LogWentBackError("the store", acknowledged=2, found=1)
+
+    stop, over, worker = threading.Event(), threading.Event(), SimpleNamespace(run=fail)
+    with pytest.raises(LogWentBackError):
+        run_module._keep(cast("Any", None), cast("Any", worker), cast("Any", None), stop, over, {})
+    assert (stop.is_set(), over.is_set()) == (True, True)

@@ -72,8 +72,9 @@ def test_a_worker_packs_an_encrypted_store(ready_pg_url: str) -> None:
     with package.open(ready_pg_url, keys=KEYS) as store:
         store.chat("a").add_messages([{"role": "user", "content": "hello"}] * 199)
         jobs = dict.fromkeys(run_worker._jobs(store, seal=True), False)
+        events = threading.Event(), threading.Event()
         worker: Any = SimpleNamespace(run=lambda _: soon(lambda: rows(ready_pg_url) == 72))
-        run_worker._keep(store, worker, run_worker.WorkerLog(store, []), threading.Event(), jobs)
+        run_worker._keep(store, worker, run_worker.WorkerLog(store, []), *events, jobs)
 
         assert store.verify().is_whole
     assert rows(ready_pg_url) == 72

@@ -142,7 +142,7 @@ def is_json(value: Any) -> bool:
     if kind is list:
         return all(map(is_json, value))
     if kind is not dict:
-        return issubclass(kind, str) and getattr(kind, "is_plain_text", False)
+        return issubclass(kind, str) and getattr(kind, "is_plain_text", False) and is_unicode(value)
     # A loop, since a generator costs as much as the look at a value; and no call for a short look at a text.
     for key, inner in value.items():
         if type(key) is not str or not (key.isascii() or is_unicode(key)):

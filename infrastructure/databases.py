@@ -168,6 +168,8 @@ def _open_with_keys(
             _make_tables(tables, below, location)
             ring = KeyRing(tables, keys, system, encrypt=encrypt is not False)
         except StorageReadOnlyError as error:
+            if _has_own_key(tables):
+                raise
             missing = "it has no key of its own yet: `refold init` with the keys makes one"
             raise StorageReadOnlyError(f"{error}, and {missing}") from error
         if encrypt not in (None, ring.encrypts):

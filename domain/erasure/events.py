@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from itertools import chain, islice, pairwise
+from itertools import chain, pairwise
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from ..concurrency.known_types import known
 from ..context.description import RANGES_SHOWN_MAX, Change, because, counted, in_pairs, joined
-from ..errors import InvalidInputError
+from ..errors import InvalidInputError, first_named
 from ..ids import require_name
 from ..log.admission import StreamName, VersionName, one_of
 from ..log.envelope import Meta
@@ -179,8 +179,7 @@ def describe(event: ErasureEvent) -> Change:
 
 def _named(contexts: Sequence[str]) -> str:
     """Return how many contexts there are, and the names of the first few."""
-    more = ", ..." if len(contexts) > RANGES_SHOWN_MAX else ""
-    return f"{counted(len(contexts), 'context')} ({', '.join(islice(contexts, RANGES_SHOWN_MAX))}{more})"
+    return f"{counted(len(contexts), 'context')} ({first_named(contexts, RANGES_SHOWN_MAX)})"
 
 
 def seal_of(

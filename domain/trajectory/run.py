@@ -837,8 +837,8 @@ class Run(Context[RunState]):
         """
         Return the difference of the graph between two moments, or between one moment and now.
 
-        Another run, or a view of one, is compared as it is; where it is of another session, nodes with the same name
-        count as the same.
+        Another run of the same store, or a view of one, is compared as it is; where it is of another session, nodes
+        with the same name count as the same.
 
         Raises:
             NotFoundError, InvalidInputError: as for `at`.

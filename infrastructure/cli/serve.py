@@ -129,7 +129,8 @@ def _run_server(server: Any, listening: socket.socket) -> None:
 
     def is_wanted(record: logging.LogRecord) -> bool:
         # Answers that are open at the end, as those of a page, are given up: that is no fault.
-        return not server.should_exit
+        fault = record.exc_info[1] if record.exc_info else None
+        return not server.should_exit or not isinstance(fault, asyncio.CancelledError | None)
 
     # The server repeats the signal when it has ended, and SIGTERM would end the process before the store is closed.
     before, logger = signal.signal(signal.SIGTERM, lambda *_: sys.exit()), logging.getLogger("uvicorn.error")

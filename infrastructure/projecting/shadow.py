@@ -102,6 +102,8 @@ class Build:
                 # An erasure drops the table of the shadow, which is begun anew then.
                 if not left:
                     raise
+                if stop():
+                    return False
         raise AssertionError("the last attempt returns or raises")
 
     def _run(self, stop: Stop, until: Moment | None, at_once: int) -> bool:

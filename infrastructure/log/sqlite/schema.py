@@ -27,7 +27,8 @@ STEPS: dict[int, Sequence[str]] = {2: ()}
 TABLES = "SELECT count(*) FROM sqlite_schema"
 # The tables of a log, and those beside it. A view in the place of one gives what its author wants, to checks as well.
 OWN_TABLES = (
-    "('stream', 'tag', 'event', 'block', 'part', 'blob', 'idempotency', 'snapshot', 'segment', 'checkpoint', 'note')"
+    "('stream', 'tag', 'event', 'block', 'part', 'blob', 'idempotency', 'snapshot', 'segment', 'checkpoint', 'note', "
+    "'data_key', 'sealed_page')"
 )
 REPLACED = f"""
     SELECT type, name FROM sqlite_schema WHERE lower(name) IN {OWN_TABLES} AND (type <> 'table' OR rootpage = 0)

@@ -48,7 +48,7 @@ MANY = tuple(_erased(f"chat:{number}", *range(1, 1_001)) for number in range(60)
         ),
         (
             StoreErased(erasure="e", scope="context", why="old", erased=MANY),
-            "context: 60,000 events of 60 contexts (chat:0, chat:1, chat:2, chat:3, chat:4, ...), because: old",
+            "context: 60,000 events of 60 contexts (chat:0, chat:1, chat:2, chat:3, chat:4 and 55 more), because: old",
         ),
         (StoreUnarchived(erasure="e", contexts=("chat:a",), erased=MANY), "1 context (chat:a)"),
         (ErasureFinished(erasure="erasure-1"), "erasure-1"),

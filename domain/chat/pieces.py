@@ -23,6 +23,16 @@ from .events import (
     Piece,
 )
 
+# The bytes in the extra of a message whose texts were erased.
+MARK = b'"erased"'
+
+
+def is_erased(item: ChatItemEvent) -> bool:
+    """Return whether an item has the mark of an erasure, as a message that never had a text has, too."""
+    if isinstance(item, FunctionCalled | FunctionReturned):
+        return item.erased is not None
+    return isinstance(item, MessageAdded) and MARK in item.extra
+
 
 def erased_tokens(item: ChatItemEvent) -> int | None:
     """
@@ -33,7 +43,7 @@ def erased_tokens(item: ChatItemEvent) -> int | None:
     """
     if isinstance(item, FunctionCalled | FunctionReturned):
         return item.erased
-    if not isinstance(item, MessageAdded) or b'"erased"' not in item.extra:
+    if not isinstance(item, MessageAdded) or MARK not in item.extra:
         return None
     tokens = parse_json(item.extra).get(ERASED)
     text = item.content[0] if isinstance(item.content, tuple) and len(item.content) == 1 else item.content

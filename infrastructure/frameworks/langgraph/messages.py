@@ -34,6 +34,7 @@ from pydantic import BaseModel
 
 from ....domain.canonical import JSON_VALUES, is_json
 from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
+from ....domain.chat.pieces import is_erased
 from ....domain.chat.usage import metrics_of, put_usage
 from ....domain.concurrency.collector import uncollected
 from ....domain.errors import DamagedError, InvalidInputError
@@ -361,13 +362,8 @@ def require_shown(place: str, items: Sequence[ChatItemEvent], shown: int, count:
     Raises:
         DamagedError: they show more or fewer, and nothing was erased.
     """
-    if shown != count and not any(map(_is_erased, items)):
+    if shown != count and not any(map(is_erased, items)):
         raise DamagedError(place, f"a checkpoint has {count} messages there, and it shows {shown}")
-
-
-def _is_erased(item: ChatItemEvent) -> bool:
-    # A message without a text has the mark alone.
-    return b'"erased"' in item.extra if isinstance(item, MessageAdded) else getattr(item, "erased", None) is not None
 
 
 class Copies:

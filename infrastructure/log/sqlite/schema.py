@@ -89,7 +89,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
     with database.reading() as connection:
         application, version, tables = _identity(connection)
         replaced = connection.execute(REPLACED).fetchone() if application == APPLICATION_ID else None
-        foreign = None if application == APPLICATION_ID else _not_refolds(connection, database.where)
+        foreign = _not_refolds(connection, database.where) if tables and application != APPLICATION_ID else None
     where = database.where
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
@@ -102,7 +102,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)
         return
-    if tables and foreign is not None:
+    if foreign is not None:
         raise foreign
     if database.read_only:
         raise StorageUnavailableError(f"{where} is empty: import something into it first")

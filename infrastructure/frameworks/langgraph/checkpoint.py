@@ -310,7 +310,7 @@ class Reader:
         if view is branch.chat:
             # Where nothing ever left the view, and nobody else added to it, older checkpoints have the first of these.
             is_grown = view.recorded_items().edits is None and own == count
-            # What is counted in records from before an erasure may not be the first of what is left.
+            # Checkpoints from before an erasure count messages that are gone, so they cannot use what is left.
             since = (0 if is_grown else found.version) if len(messages) == count else branch.chat.version + 1
             branch.held = Held(about["channel"], Copies(items, len(messages)), since)
             return branch.held.copies.handed_out(messages, self._values)

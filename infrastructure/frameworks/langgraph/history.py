@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 NAME = "langchain"
 # The form is that of LangGraph, so that a history reads what a thread recorded, each message as it was.
 
-# How ids begin that messages without one are kept with. A graph gives such a message another id each time, and so would
+# The ids of messages that came without one begin so. If they had none, a graph would give them other ids each time, and
 # replace all of them when it goes on with a history.
 UNNAMED = "unnamed_"
 

@@ -7,6 +7,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import APIResponse, Browser, Page, Route, expect
 
@@ -165,6 +166,13 @@ def test_a_server_that_shows_another_store_is_told_from_the_one_before(browser: 
         served.stop()
 
 
+def _loaded_at_last(page: Page, served: Served) -> None:
+    """Wait until the page was loaded behind all that is erased: with each of its questions it says what it knows of."""
+    cache = httpx.get(f"{served.url}/api/meta").json()["cache"]
+    said = "cache => performance.getEntriesByType('resource').some(({ name }) => name.endsWith(`start=${cache}`))"
+    page.wait_for_function(said, arg=cache)
+
+
 def test_what_was_erased_is_on_no_page(watched: Watched, served: Served, tmp_path: Path) -> None:
     """An open page loads itself anew, and its browser gives it nothing of what it kept; it says where an archive is."""
     chat = served.store.chat("forgotten")
@@ -174,6 +182,8 @@ def test_what_was_erased_is_on_no_page(watched: Watched, served: Served, tmp_pat
     expect(page.locator(".item .body")).to_have_text("my number is 0123")
     with page.expect_event("load"):
         apart(lambda: served.store.erase(context="chat:forgotten", why="asked", dry_run=False))
+    # It loads itself twice: rows may have the text until the erasure is finished.
+    _loaded_at_last(page, served)
     expect(ready(page).locator(".item .body")).to_have_count(1)
     expect(page.locator(".item .waiting")).to_have_count(0)
     assert "0123" not in page.locator("main").inner_text()
@@ -181,6 +191,7 @@ def test_what_was_erased_is_on_no_page(watched: Watched, served: Served, tmp_pat
     page = watched.open("/c/it's%20cold")
     with page.expect_event("load"):
         apart(lambda: served.store.archive(tmp_path / "cold", "it's cold", why="cold"))
+    _loaded_at_last(page, served)
     said = f"Its texts are in {tmp_path / 'cold'}: refold unarchive 'chat:it'\\''s cold' brings them back."
     expect(ready(page).locator(".archive:visible")).to_have_text(said)
 

@@ -98,7 +98,7 @@ def test_pieces_come_before_the_answer_is_complete(server: Server, provider: Pro
             piece = await anext(answer)
             await answer.aclose()  # type: ignore[attr-defined]
             # Before the model is closed, and the loop ends.
-            assert await asyncio.to_thread(server.left.wait, 5), "the connection is still open"
+            assert await asyncio.to_thread(server.left.wait, 20), "the connection is still open"
             return piece.content
 
     assert asyncio.run(first()) == "first"
@@ -279,7 +279,7 @@ def test_an_answer_can_be_stopped(server: Server, provider: Protocol) -> None:
         return texts
 
     assert asyncio.run(stop_after_the_first()) == ["first"]
-    assert server.left.wait(5)
+    assert server.left.wait(20)
 
 
 @each_provider

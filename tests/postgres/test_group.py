@@ -131,7 +131,7 @@ def test_a_thread_that_was_started_twice() -> None:
     closing = started(committer.close)
 
     for thread in (closing, *others):
-        thread.join(2)
+        thread.join(SECONDS_MAX)
     assert not any(thread.is_alive() for thread in (closing, *others))
 
 

@@ -328,7 +328,7 @@ def test_a_child_process_has_locks_of_its_own(tmp_path: Path) -> None:
         is_held.wait()
         child = os.fork()
         if child == 0:
-            are_free = all(one._lock.acquire(timeout=5) for one in held)
+            are_free = all(one._lock.acquire(timeout=20) for one in held)
             os._exit(0 if are_free and values(saver, thread()) == {"n": 1} else 1)
         is_over.set()
         holder.join()

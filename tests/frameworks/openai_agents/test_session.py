@@ -287,7 +287,7 @@ def test_a_child_process_has_a_lock_of_its_own(tmp_path: Path) -> None:
         is_held.wait()
         child = os.fork()
         if child == 0:
-            os._exit(0 if session._lock.acquire(timeout=5) else 1)
+            os._exit(0 if session._lock.acquire(timeout=20) else 1)
         is_over.set()
         thread.join()
 

@@ -27,7 +27,7 @@ from ...domain.concurrency.locks import keep_for_ever, renew_in_child
 from ...domain.ids import SLICES
 from ..log.postgres.append import Appender
 from ..log.postgres.connection import PostgresDatabase
-from ..log.postgres.schema import CREATE_ATTEMPTS_MAX, TAKEN, schema_statements
+from ..log.postgres.schema import CREATE_ATTEMPTS_MAX, MADE_BY_ANOTHER, schema_statements
 from ..log.postgres.wire import Call, Rows, Wire, int4, int8, let_go
 from ..log.records import Appended, Part, Request
 from .datastore import Datastore, Engine, Tables, Versions, not_above
@@ -191,7 +191,7 @@ class PostgresDatastore(Datastore):
                         cursor.execute(statement.encode())
                 return
             except Exception as error:
-                if getattr(error.__cause__, "sqlstate", None) not in TAKEN:
+                if not isinstance(error.__cause__, MADE_BY_ANOTHER):
                     raise
         raise OperationalError(f"the tables {tables.prefix}... could not be made: another program's have their names")
 

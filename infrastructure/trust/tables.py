@@ -219,10 +219,12 @@ class PostgresTables:
         return [name for name, there in zip(BOTH, found, strict=True) if there is not None]
 
     def make(self) -> None:
-        from ..log.postgres.schema import copied_everywhere
+        from ..log.postgres.schema import copied_everywhere, run_making
+        from ..log.postgres.wire import BEGIN, COMMIT, Call
 
-        copies = [copied_everywhere(name).sql for name in BOTH]
-        self.change(*map(Statement, [*IN_POSTGRES, *(copies if self._log.is_distributed else ())]))
+        copies = map(copied_everywhere, BOTH if self._log.is_distributed else ())
+        calls = [*map(Call, IN_POSTGRES), *copies]
+        self._log.database.transacting(lambda wire: run_making(wire, BEGIN, *calls, COMMIT))
 
     def ask(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         from ..log.postgres.wire import Call

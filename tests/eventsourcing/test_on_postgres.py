@@ -142,7 +142,7 @@ def test_tables_that_others_make_at_once(
         made.append(1)
         if len(made) > 1:
             return begin(self, commit=commit)
-        raise OperationalError("refused") from type("Refusal", (Exception,), {"sqlstate": state})()
+        raise OperationalError("refused") from psycopg.errors.lookup(state)()
 
     monkeypatch.setattr(PostgresDatastore, "transaction", refused_once)
     opened = factory()

@@ -1,6 +1,7 @@
 """The tables are made at the first use, once, whoever comes first."""
 
 import secrets
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import LiteralString
 
@@ -18,6 +19,7 @@ from refold.infrastructure.log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSH
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.schema import schema_statements
 from refold.infrastructure.log.postgres.wire import BEGIN, Call, int4
+from refold.infrastructure.trust.tables import BOTH, IN_POSTGRES, PostgresTables
 from tests.contract.stores import start_python
 from tests.contract.writing import append, at_once, said
 from tests.support.waiting import soon
@@ -95,25 +97,29 @@ def test_snapshots_of_a_store_without_their_table(log: PostgresLog, open_log: Op
     assert open_log().snapshot("chat:a") == b"packed"
 
 
-@pytest.mark.parametrize("make", [MAKE_SNAPSHOTS, MAKE_SEGMENTS])
-def test_a_table_that_another_process_makes_at_the_same_moment(log: PostgresLog, pg_url: str, make: str) -> None:
+@pytest.mark.parametrize("make", [[MAKE_SNAPSHOTS], [MAKE_SEGMENTS], IN_POSTGRES], ids=["snapshot", "segment", "keys"])
+def test_a_table_that_another_process_makes_at_the_same_moment(
+    log: PostgresLog, pg_url: str, make: Sequence[str]
+) -> None:
     """Who comes second waits for it and writes its rows; nothing is called damaged."""
     append(log, "chat:a", said(1))
-    snapshots, segments = Snapshots(log.database), Segments(log.database, log._blocks)
+    snapshots, segments, keys = Snapshots(log.database), Segments(log.database, log._blocks), PostgresTables(log)
+    row = SegmentRow(0, b"root", b"contents", b"ends")
+    writes: dict[str, tuple[Callable[[], None], Callable[[], object], object]] = {
+        MAKE_SNAPSHOTS: (lambda: snapshots.store("chat:a", b"packed"), lambda: snapshots.read("chat:a"), b"packed"),
+        MAKE_SEGMENTS: (lambda: segments.keep(7, [row]), lambda: segments.segments(7, 1), [row]),
+        IN_POSTGRES[0]: (keys.make, keys.names, [*BOTH]),
+    }
+    write, read, expected = writes[make[0]]
     with psycopg.connect(pg_url) as other, ThreadPoolExecutor(1) as thread:
-        other.execute(make.encode())
-        row = SegmentRow(0, b"root", b"contents", b"ends")
-        written = (
-            thread.submit(snapshots.store, "chat:a", b"packed")
-            if make == MAKE_SNAPSHOTS
-            else thread.submit(segments.keep, 7, [row])
-        )
+        for statement in make:
+            other.execute(statement.encode())
+        written = thread.submit(write)
         assert soon(lambda: other.execute("select 1 from pg_locks where not granted").fetchone() is not None)
         other.commit()
         written.result(10)
 
-    found = snapshots.read("chat:a") if make == MAKE_SNAPSHOTS else segments.segments(7, 1)
-    assert found in (b"packed", [row])
+    assert read() == expected
 
 
 def test_another_program_s_tables_are_left_alone(pg_url: str) -> None:

@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import psycopg
-
 from ..evidence import SegmentRow, place
 from ..row_faults import opening
 from .blocks import ROWS_OF_POSITIONS, Blocks
 from .connection import PostgresDatabase
-from .schema import TAKEN
+from .schema import run_making
 from .stored_events import PLACE
-from .wire import BEGIN, COMMIT, Call, Rows, Wire, int4, int8
+from .wire import BEGIN, COMMIT, Call, Rows, int4, int8
 
 MAKE_SNAPSHOTS = """
     CREATE TABLE IF NOT EXISTS snapshot (
@@ -61,18 +59,8 @@ class _Table:
 
     def _write(self, *calls: Call, make: str, is_there: bool) -> None:
         """Write rows in one transaction, which makes the table if it is not there."""
-
-        def write(wire: Wire) -> None:
-            try:
-                wire.run(BEGIN, *([] if is_there else [Call(make)]), *calls, COMMIT)
-            except psycopg.Error as error:
-                if is_there or error.sqlstate not in TAKEN:
-                    raise
-                # Another process made it at the same moment.
-                wire.settle()
-                wire.run(BEGIN, *calls, COMMIT)
-
-        self._database.transacting(write)
+        made = [] if is_there else [Call(make)]
+        self._database.transacting(lambda wire: run_making(wire, BEGIN, *made, *calls, COMMIT))
 
 
 class Snapshots(_Table):

@@ -18,7 +18,7 @@ import psycopg
 
 from ....domain.errors import DamagedError, StorageUnavailableError
 from ....domain.ids import SLICES
-from .wire import BEGIN, COMMIT, Call, Wire
+from .wire import BEGIN, COMMIT, Call, Rows, Wire
 
 BY_SLICE = re.compile(r"slice int PRIMARY KEY|PRIMARY KEY \(slice\b")
 # Statements about a whole table may follow changes of single rows in a transaction only in this mode.
@@ -39,8 +39,8 @@ PLACES = Call(
     "SELECT num_nulls(to_regclass('slice_lock'), to_regclass('stream'), to_regclass('event'), to_regclass('blob'),"
     " to_regclass('idempotency')) = 0, to_regclass('refold_meta')::text, to_regclass('pg_dist_partition')::text"
 )
-# SQLSTATEs for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
-TAKEN = ("42P07", "42710", "23505")
+# The errors for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
+MADE_BY_ANOTHER = (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 # The SQLSTATEs of a user who may not make tables, and of a standby.
 MAY_NOT_WRITE = ("25006", "42501")
 
@@ -80,14 +80,21 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
         try:
             wire.run(BEGIN, *_creation(), COMMIT)
             return False
-        except psycopg.Error as error:
-            if error.sqlstate not in TAKEN:
-                raise
+        except MADE_BY_ANOTHER as error:
             taken = error.diag.message_primary or ""
             wire.settle()
     raise StorageUnavailableError(
         f"another program's table is in the way in {where} ({taken}): give Refold a database or a schema of its own"
     )
+
+
+def run_making(wire: Wire, *calls: Call) -> list[Rows]:
+    """Run a transaction that makes what is not there, once more if another process made it at the same moment."""
+    try:
+        return wire.run(*calls)
+    except MADE_BY_ANOTHER:
+        wire.settle()
+        return wire.run(*calls)
 
 
 def schema_statements(prefix: str = "") -> list[str]:

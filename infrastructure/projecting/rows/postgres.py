@@ -28,7 +28,7 @@ from ...log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
 from ...log.postgres.connection import first_line
 from ...log.postgres.log import PostgresLog
-from ...log.postgres.schema import SEQUENTIAL, distribution
+from ...log.postgres.schema import MADE_BY_ANOTHER, SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, BEGIN_STILL, COMMIT, ROLLBACK, Call, Wire, int4, trips
 from ...log.row_faults import REBUILD
 from ..store import Checkpoint, Plan, Save, Values
@@ -55,7 +55,7 @@ from .database import (
     searched_columns,
     without_nul,
 )
-from .postgres_transaction import MADE_BY_ANOTHER, WAIT_BRIEFLY, WireTransaction, call_of, carried_out
+from .postgres_transaction import WAIT_BRIEFLY, WireTransaction, call_of, carried_out
 
 T = TypeVar("T")
 # An array gives each word once; as a text, all words together would have to fit into a vector.

@@ -20,13 +20,12 @@ from psycopg import errors
 from ....domain.errors import DamagedError, StorageBusyError
 from ....projections.contract import Projection
 from ...log.postgres.connection import first_line, pause_before
+from ...log.postgres.schema import MADE_BY_ANOTHER
 from ...log.postgres.wire import BEGIN, COMMIT, TRIP_BYTES_MAX, Call, Wire, int8, trips
 from ...log.row_faults import REBUILD
 from ..store import Values, columns_of
 from .database import Dialect, Statement, Work, in_lots, without_nul
 
-# If two processes make the same table at once, one of them gets one of these errors, and the table exists.
-MADE_BY_ANOTHER = (errors.UniqueViolation, errors.DuplicateTable, errors.DuplicateObject)
 WAIT_BRIEFLY = Statement("SET LOCAL lock_timeout = '1s'")
 # With the pauses between them, 9 s.
 TABLE_ATTEMPTS_MAX = 5

@@ -28,7 +28,7 @@ MARK = b'"erased"'
 
 
 def is_erased(item: ChatItemEvent) -> bool:
-    """Return whether an item has the mark of an erasure, as a message that never had a text has, too."""
+    """Return whether an item has the mark of an erasure. An erased message has it also if it never had a text."""
     if isinstance(item, FunctionCalled | FunctionReturned):
         return item.erased is not None
     return isinstance(item, MessageAdded) and MARK in item.extra

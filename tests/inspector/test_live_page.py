@@ -167,7 +167,7 @@ def test_a_server_that_shows_another_store_is_told_from_the_one_before(browser: 
 
 
 def _loaded_at_last(page: Page, served: Served) -> None:
-    """Wait until the page was loaded behind all that is erased: with each of its questions it says what it knows of."""
+    """Wait until the page has loaded itself after the last erasure: each of its questions names the one it knows."""
     cache = httpx.get(f"{served.url}/api/meta").json()["cache"]
     said = "cache => performance.getEntriesByType('resource').some(({ name }) => name.endsWith(`start=${cache}`))"
     page.wait_for_function(said, arg=cache)

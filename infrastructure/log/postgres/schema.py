@@ -89,7 +89,7 @@ def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
 
 
 def run_making(wire: Wire, *calls: Call) -> list[Rows]:
-    """Run a transaction that makes what is not there, once more if another process made it at the same moment."""
+    """Run a transaction that makes missing tables; run it again if another process made them at the same moment."""
     try:
         return wire.run(*calls)
     except MADE_BY_ANOTHER:

@@ -17,7 +17,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from ..domain.canonical import canonical_json
 from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref
@@ -117,11 +116,8 @@ class NodeTable:
             is_own = self._is_born(event) and vertex_key(event.stream, Ref(event.version)) == key
             return self._registered(key, event) if is_own else None
         match event.event:
-            case NodeChanged(changes=changes):
+            case NodeChanged(changes=changes) | PortraitWritten(changes=changes):
                 return self._changed(row, changes)
-            case PortraitWritten(description=description):
-                new = canonical_json(description, what="a description")
-                return self._changed(row, (AttributeChange(DESCRIPTION, b'""', new),))
             case NodeRemoved(node=node, joined=joined) if vertex_key(event.stream, node) == key:
                 row = msgspec.structs.replace(row, removed_by=row.removed_by or event.reference)
                 return _pointing(row, event, left=(node,), joined=joined)

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..domain.canonical import canonical_json
 from ..domain.ids import split_stream_id
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref
@@ -74,10 +73,8 @@ class Transitions:
         match event.event:
             case NodeEvent(label=label) as node:
                 return (node_prefix(type_of(node), label) + _id_in(vertex_key(event.stream, Ref(event.version))),)
-            case NodeChanged(node=node, changes=changes):
+            case NodeChanged(node=node, changes=changes) | PortraitWritten(node=node, changes=changes):
                 prefixes = [changes_prefix(vertex_key(event.stream, node), one.name) for one in changes]
-            case PortraitWritten(node=node):
-                prefixes = [changes_prefix(vertex_key(event.stream, node), DESCRIPTION)]
             case NodeRemoved(node=node):
                 prefixes = [removal_prefix(vertex_key(event.stream, node))]
             case _:
@@ -90,12 +87,10 @@ class Transitions:
         match event.event:
             case NodeEvent() as node:
                 return _row(key, event, Ref(event.version), "registered", new=_attributes(node))
-            case NodeChanged(node=ref, changes=changes):
+            case NodeChanged(node=ref, changes=changes) | PortraitWritten(node=ref, changes=changes):
                 one = changes[int(key.rpartition("/")[2])]
-                return _row(key, event, ref, "changed", one.name, one.old, one.new)
-            case PortraitWritten(node=ref, description=description):
-                new = canonical_json(description, what="a description")
-                return _row(key, event, ref, "portrait", DESCRIPTION, b'""', new)
+                kind = "portrait" if isinstance(event.event, PortraitWritten) else "changed"
+                return _row(key, event, ref, kind, one.name, one.old, one.new)
             case NodeRemoved(node=ref):
                 return _row(key, event, ref, "removed")
         raise AssertionError(f"{event.reference} is no change of a node")

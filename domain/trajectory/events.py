@@ -12,12 +12,12 @@ from typing import Annotated
 
 import msgspec
 
-from ..canonical import parse_json
+from ..canonical import canonical_json, parse_json
 from ..errors import InvalidInputError
 from ..log.admission import Json, JsonObject, VersionName, VersionNumber, one_of
 from ..log.envelope import RecordedEvent
 from ..spans import Ref, Segment
-from .nodes import NODE_TYPES, require_fields
+from .nodes import DESCRIPTION, NODE_TYPES, require_fields
 
 QUEUES = ("pre", "todo", "post")
 QUEUE = one_of(*QUEUES)
@@ -83,7 +83,7 @@ class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Raise InvalidInputError where a value is missing, or a description is not a text."""
         if not self.old or not self.new:
             raise InvalidInputError(f"{self.name!r} has no value before or after the change")
-        if self.name == "description" and not isinstance(parse_json(self.new), str):
+        if self.name == DESCRIPTION and not isinstance(parse_json(self.new), str):
             raise InvalidInputError("a description is a text")
 
 
@@ -141,6 +141,11 @@ class PortraitWritten(_Event, frozen=True, kw_only=True, gc=False, tag="run.port
     description: str
     model: str | None = None
     made_at: float | None = None
+
+    @property
+    def changes(self) -> tuple[AttributeChange, ...]:
+        """The change of the description, in the form that `NodeChanged` has."""
+        return (AttributeChange(DESCRIPTION, b'""', canonical_json(self.description, what="a description")),)
 
 
 class PortraitFailed(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_failed.v1"):

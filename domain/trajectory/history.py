@@ -167,10 +167,9 @@ def _after(recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool) -
     match event:
         case NodeEvent(description=description, fields=fields):
             return "registered" if is_first else "met_again", {DESCRIPTION: description, **parse_json(fields)}
-        case NodeChanged(changes=changes):
-            return "changed", {**before, **{one.name: parse_json(one.new) for one in changes}}
-        case PortraitWritten(description=description):
-            return "portrait", {**before, DESCRIPTION: description}
+        case NodeChanged(changes=changes) | PortraitWritten(changes=changes):
+            kind = "portrait" if isinstance(event, PortraitWritten) else "changed"
+            return kind, {**before, **{one.name: parse_json(one.new) for one in changes}}
         case NodeRemoved():
             return "removed", {}
     raise AssertionError(f"{recorded.reference} is no version of a node")

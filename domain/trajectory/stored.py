@@ -11,11 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ..canonical import canonical_json
 from ..errors import DamagedError
 from ..named_events import EventSource
-from .events import AttributeChange, PortraitWritten, RunEvent
-from .nodes import DESCRIPTION, node_name
+from .events import AttributeChange, RunEvent
+from .nodes import node_name
 
 # As long as it takes that nobody finds two names with one hash.
 HASH_BYTES = 16
@@ -99,11 +98,7 @@ class Change(Held, frozen=True, gc=False, eq=False):
     @property
     def changes(self) -> tuple[AttributeChange, ...]:
         """The changes of its attributes."""
-        event = self.event
-        if isinstance(event, PortraitWritten):
-            new = canonical_json(event.description, what="a description")
-            return (AttributeChange(DESCRIPTION, b'""', new),)
-        changes: tuple[AttributeChange, ...] = event.changes
+        changes: tuple[AttributeChange, ...] = self.event.changes
         return changes
 
 

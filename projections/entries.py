@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ..domain.concurrency.known_types import known
+from ..domain.context.decider import VersionNamed
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.pool.describe import left_by
 from ..domain.pool.events import (
@@ -21,7 +22,6 @@ from ..domain.pool.events import (
     BranchedEvent,
     ClearedEvent,
     MergedEvent,
-    NamedEvent,
     PoolBranched,
     PoolCleared,
     PoolEvicted,
@@ -91,7 +91,7 @@ class Entries:
         match recorded:
             case AddedEvent():
                 keys.append(item_key(stream, Ref(event.version)))
-            case NamedEvent(name=name):
+            case VersionNamed(name=name):
                 keys.append(f"{names_prefix(stream)}{name}")
             case BranchedEvent() | RestoredEvent() | ClearedEvent():
                 keys.append(mark_key(stream, event.version))
@@ -103,7 +103,7 @@ class Entries:
         recorded, stream = event.event, event.stream
         if isinstance(recorded, AddedEvent) and key == item_key(stream, Ref(event.version)):
             return _born(key, recorded, event)
-        if isinstance(recorded, NamedEvent) or key == mark_key(stream, event.version):
+        if isinstance(recorded, VersionNamed) or key == mark_key(stream, event.version):
             return _mark(key, event)
         row = row or EntryRow(key=key, context=stream, birth=birth_in(key, stream))
         if isinstance(recorded, RestoredEvent):
@@ -149,7 +149,7 @@ def _born(key: str, added: AddedEvent, event: RecordedEvent) -> EntryRow:
 def _mark(key: str, event: RecordedEvent) -> EntryRow:
     row = EntryRow(key=key, context=event.stream, birth=event.reference, v0=event.version)
     match event.event:
-        case NamedEvent(name=name, version=version):
+        case VersionNamed(name=name, version=version):
             return msgspec.structs.replace(row, type=NAMED, item=name, v0=version)
         case BranchedEvent(parent=parent, version=version, limit=limit):
             return bringing(row, BRANCHED, Came(Segment(parent, version), limit))

@@ -13,8 +13,10 @@ from typing import Annotated, ClassVar, TypeGuard
 import msgspec
 
 from ..canonical import parse_json
+from ..context.decider import VersionNamed
 from ..errors import InvalidInputError
-from ..log.admission import JsonObject, StreamName, Total, VersionName, VersionNumber, one_of
+from ..log.admission import JsonObject, StreamName, Total, VersionNumber, one_of
+from ..log.envelope import TaggedEvent
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
 from .roles import ROLES
@@ -30,10 +32,6 @@ UNFINISHED = "its writer has not finished it"
 
 # `gc=False` throughout: frozen structs that hold only values cannot be part of a cycle, and a long history loads
 # markedly faster when the garbage collector does not visit every event.
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
-    """Base of all chat events: a msgpack map with the tag under `t`."""
-
-
 class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """
     The shape of an imported item at its source, so that it can be exported unchanged.
@@ -67,7 +65,7 @@ class Image(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             raise InvalidInputError(f"the image {self.id!r} cannot be one: {fault}")
 
 
-class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
+class Opened(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
     """The context was created. `attributes` is canonical JSON of further data from its source."""
 
     user: str | None = None
@@ -77,7 +75,7 @@ class Opened(_Event, frozen=True, kw_only=True, gc=False, tag="chat.opened.v1"):
     attributes: JsonObject = b""
 
 
-class _ItemEvent(_Event, frozen=True, kw_only=True, gc=False):
+class _ItemEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """Base of the events that add an item; `created_at` is in seconds since 1970, UTC."""
 
     id: str
@@ -161,7 +159,7 @@ class ConfigUpdated(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.c
     settings: JsonObject = b""
 
 
-class MessageExtended(_Event, frozen=True, kw_only=True, gc=False, tag="chat.message_extended.v1"):
+class MessageExtended(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.message_extended.v1"):
     """Text was added to a message of this context that is written piece by piece."""
 
     item: Ref
@@ -169,7 +167,7 @@ class MessageExtended(_Event, frozen=True, kw_only=True, gc=False, tag="chat.mes
     change: Totals = Totals()
 
 
-class MessageFinished(_Event, frozen=True, kw_only=True, gc=False, tag="chat.message_finished.v1"):
+class MessageFinished(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.message_finished.v1"):
     """
     The last piece of a message was written; `incomplete` says why more should have come, None that it is complete.
 
@@ -187,14 +185,11 @@ class MessageFinished(_Event, frozen=True, kw_only=True, gc=False, tag="chat.mes
     change: Totals = Totals()
 
 
-class Named(_Event, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
-    """A version got a name; the same name given again moves it."""
-
-    name: VersionName
-    version: VersionNumber
+class Named(VersionNamed, frozen=True, kw_only=True, gc=False, tag="chat.named.v1"):
+    """A version of a chat was named."""
 
 
-class StateSaved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.state_saved.v1"):
+class StateSaved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.state_saved.v1"):
     """
     A framework saved data of its own beside the items, such as a checkpoint; the view is as before.
 
@@ -220,7 +215,7 @@ WITH_CALL_ID = frozenset({FunctionCalled, FunctionReturned})
 # view (negative if it shrinks), so that totals can be kept without reading an item.
 
 
-class _ViewEvent(_Event, frozen=True, kw_only=True, gc=False):
+class _ViewEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """
     Base of the events that change which items are in the view.
 
@@ -264,21 +259,21 @@ class ItemsRestored(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.i
     reason: str | None = None
 
 
-class ItemsPinned(_Event, frozen=True, kw_only=True, gc=False, tag="chat.items_pinned.v1"):
+class ItemsPinned(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.items_pinned.v1"):
     """Items were pinned: they stay in the view until they are unpinned."""
 
     items: tuple[Span, ...]
     reason: str | None = None
 
 
-class ItemsUnpinned(_Event, frozen=True, kw_only=True, gc=False, tag="chat.items_unpinned.v1"):
+class ItemsUnpinned(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.items_unpinned.v1"):
     """Items were unpinned: they may leave the view again."""
 
     items: tuple[Span, ...]
     reason: str | None = None
 
 
-class ApprovalRequested(_Event, frozen=True, kw_only=True, gc=False, tag="chat.approval_requested.v1"):
+class ApprovalRequested(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.approval_requested.v1"):
     """A call waits for a person's approval; `by` asked for it."""
 
     call: Ref
@@ -286,7 +281,7 @@ class ApprovalRequested(_Event, frozen=True, kw_only=True, gc=False, tag="chat.a
     reason: str | None = None
 
 
-class CallApproved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.call_approved.v1"):
+class CallApproved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.call_approved.v1"):
     """A person allowed a call to run as the model made it."""
 
     call: Ref
@@ -294,7 +289,7 @@ class CallApproved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.call_a
     reason: str | None = None
 
 
-class CallRejected(_Event, frozen=True, kw_only=True, gc=False, tag="chat.call_rejected.v1"):
+class CallRejected(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.call_rejected.v1"):
     """A person forbade a call to run. The output after this event says so to the model."""
 
     call: Ref
@@ -409,7 +404,7 @@ class Merged(_ViewEvent, frozen=True, kw_only=True, gc=False, tag="chat.merged.v
         return tuple(span for placement in self.placed for span in placement.items)
 
 
-class ConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="chat.conflict_resolved.v1"):
+class ConflictResolved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.conflict_resolved.v1"):
     """
     In a merge both sides had changed the same thing: `kind` is `config` or `summary`.
 

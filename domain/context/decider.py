@@ -15,6 +15,8 @@ import msgspec
 
 from ..errors import MISSHAPEN, DamagedError, RefoldError
 from ..ids import require_name
+from ..log.admission import VersionName, VersionNumber
+from ..log.envelope import TaggedEvent
 from ..named_events import EventSource
 
 if TYPE_CHECKING:
@@ -39,6 +41,13 @@ class NameVersion(msgspec.Struct, frozen=True):
 
     name: str
     version: int
+
+
+class VersionNamed(TaggedEvent, frozen=True, kw_only=True, gc=False):
+    """A version was named; giving the same name again moves it. Each kind of context has it under a tag of its own."""
+
+    name: VersionName
+    version: VersionNumber
 
 
 def decide_name(command: NameVersion, names: Mapping[str, int], event: Callable[..., E]) -> list[E]:

@@ -19,7 +19,7 @@ from ..context.description import RANGES_SHOWN_MAX, Change, because, counted, in
 from ..errors import InvalidInputError, first_named
 from ..ids import require_name
 from ..log.admission import StreamName, VersionName, one_of
-from ..log.envelope import Meta
+from ..log.envelope import Meta, TaggedEvent
 from ..log.ports import Log
 from ..positions import Position
 from ..spans import Span
@@ -32,10 +32,6 @@ SEALS_MAX = 65_536
 # So many archived contexts are looked at one by one.
 LOOKED_AT = 64
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
-    """Base of these events: a msgpack map with the tag under `t`."""
 
 
 class ErasedVersions(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -63,7 +59,7 @@ class ErasedVersions(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return zip(named, (self.seals[start:end] for start, end in pairwise(bounds)), strict=True)
 
 
-class StoreErased(_Event, frozen=True, kw_only=True, gc=False, tag="store.erased.v1"):
+class StoreErased(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="store.erased.v1"):
     """
     Texts were erased, because of `why`: `erasure` is the id of the call, which may record several of these events.
 
@@ -83,7 +79,7 @@ class StoreErased(_Event, frozen=True, kw_only=True, gc=False, tag="store.erased
     whole: tuple[StreamName, ...] = ()
 
 
-class StoreUnarchived(_Event, frozen=True, kw_only=True, gc=False, tag="store.unarchived.v1"):
+class StoreUnarchived(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="store.unarchived.v1"):
     """
     The texts of archived contexts are in the log again, but for those that were erased meanwhile.
 
@@ -96,7 +92,7 @@ class StoreUnarchived(_Event, frozen=True, kw_only=True, gc=False, tag="store.un
     erased: tuple[ErasedVersions, ...] = ()
 
 
-class ErasureFinished(_Event, frozen=True, kw_only=True, gc=False, tag="store.erasure_finished.v1"):
+class ErasureFinished(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="store.erasure_finished.v1"):
     """
     The texts of an erasure or an archive are gone from all that is made from events, except from the places in
     `unreached`; those that were unarchived are there again.
@@ -106,21 +102,21 @@ class ErasureFinished(_Event, frozen=True, kw_only=True, gc=False, tag="store.er
     unreached: tuple[str, ...] = ()
 
 
-class ContextHeld(_Event, frozen=True, kw_only=True, gc=False, tag="store.held.v1"):
+class ContextHeld(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="store.held.v1"):
     """Nothing of a context may be erased until it is released."""
 
     context: StreamName
     why: str
 
 
-class ContextReleased(_Event, frozen=True, kw_only=True, gc=False, tag="store.released.v1"):
+class ContextReleased(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="store.released.v1"):
     """A context may be erased again."""
 
     context: StreamName
     why: str
 
 
-class RetentionSet(_Event, frozen=True, kw_only=True, gc=False, tag="store.retention_set.v1"):
+class RetentionSet(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="store.retention_set.v1"):
     """
     Contexts are erased `days` days after their last event, those that match; the same name again changes the policy.
 
@@ -139,7 +135,7 @@ class RetentionSet(_Event, frozen=True, kw_only=True, gc=False, tag="store.reten
     tag: str | None = None
 
 
-class RetentionEnded(_Event, frozen=True, kw_only=True, gc=False, tag="store.retention_ended.v1"):
+class RetentionEnded(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="store.retention_ended.v1"):
     """The policy of this name does not apply any more."""
 
     name: VersionName

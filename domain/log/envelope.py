@@ -25,6 +25,12 @@ from ..ids import require_reference
 from ..positions import Position
 
 Event = msgspec.Struct
+
+
+class TaggedEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
+    """Base of the events of contexts and of the store: a msgpack map with the tag under `t`."""
+
+
 # A quarter of what SQLite and PostgreSQL allow for one value, because reading keeps several copies of it in memory.
 PAYLOAD_BYTES_MAX = 256 * 1024 * 1024
 META_BYTES_MAX = 65_536

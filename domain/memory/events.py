@@ -9,19 +9,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from ..content import Content
-from ..log.admission import Microseconds, VersionName, VersionNumber, one_of
+from ..context.decider import VersionNamed
+from ..log.admission import Microseconds, one_of
+from ..log.envelope import TaggedEvent
 from ..spans import Ref, Span
 from ..totals import Totals
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
-    """Base of all events of memories: a msgpack map with the tag under `t`."""
-
-
-class MemoryRemembered(_Event, frozen=True, kw_only=True, gc=False, tag="memory.remembered.v1"):
+class MemoryRemembered(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="memory.remembered.v1"):
     """
     A value was remembered under a key; it replaced the record `replaced`, if that is set.
 
@@ -38,7 +34,7 @@ class MemoryRemembered(_Event, frozen=True, kw_only=True, gc=False, tag="memory.
     change: Totals
 
 
-class MemoryForgotten(_Event, frozen=True, kw_only=True, gc=False, tag="memory.forgotten.v1"):
+class MemoryForgotten(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="memory.forgotten.v1"):
     """Records were forgotten; each is named by the event that remembered it."""
 
     items: tuple[Span, ...]
@@ -46,18 +42,15 @@ class MemoryForgotten(_Event, frozen=True, kw_only=True, gc=False, tag="memory.f
     reason: str | None = None
 
 
-class MemoryRestored(_Event, frozen=True, kw_only=True, gc=False, tag="memory.restored.v1"):
+class MemoryRestored(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="memory.restored.v1"):
     """Records that had been forgotten were restored as they were. Their names include the stream."""
 
     items: tuple[Span, ...]
     change: Totals
 
 
-class MemoryNamed(_Event, frozen=True, kw_only=True, gc=False, tag="memory.named.v1"):
-    """A version of a scope was named; giving the same name again moves it."""
-
-    name: VersionName
-    version: VersionNumber
+class MemoryNamed(VersionNamed, frozen=True, kw_only=True, gc=False, tag="memory.named.v1"):
+    """A version of a scope was named."""
 
 
 ITEM_EVENTS = (MemoryRemembered,)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..content import Content, plain_content
+from ..context.decider import VersionNamed
 from ..context.description import (
     Change,
     Fact,
@@ -30,7 +31,6 @@ from .events import (
     ContainerEvent,
     EvictedEvent,
     MergedEvent,
-    NamedEvent,
     OpenedEvent,
     PoolAdded,
     PoolCleared,
@@ -105,7 +105,7 @@ def describe(event: ContainerEvent) -> Change:
                 lambda _: in_pairs(**_settings(event)) or "no limit, no tags",
                 settings={"limit": event.limit, "tags": list(event.tags)},
             )
-        case NamedEvent():
+        case VersionNamed():
             return named_version(event.name, event.version)
 
 

@@ -10,20 +10,16 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-import msgspec
-
 from ..content import Content
+from ..context.decider import VersionNamed
 from ..errors import InvalidInputError
-from ..log.admission import StreamName, VersionName, VersionNumber
+from ..log.admission import StreamName, VersionNumber
+from ..log.envelope import TaggedEvent
 from ..spans import Ref, Segment, Span
 from ..totals import Totals
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
-    """Base of all events of containers: a msgpack map with the tag under `t`."""
-
-
-class OpenedEvent(_Event, frozen=True, kw_only=True, gc=False):
+class OpenedEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """The container was created; `limit` is the maximum number of items, None is no limit."""
 
     limit: int | None = None
@@ -33,7 +29,7 @@ class OpenedEvent(_Event, frozen=True, kw_only=True, gc=False):
     agent: str | None = None
 
 
-class BranchedEvent(_Event, frozen=True, kw_only=True, gc=False):
+class BranchedEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """
     The container was created as a branch of `parent` at `version`, with as many of its newest items as `limit` allows.
 
@@ -55,7 +51,7 @@ class BranchedEvent(_Event, frozen=True, kw_only=True, gc=False):
     agent: str | None = None
 
 
-class AddedEvent(_Event, frozen=True, kw_only=True, gc=False):
+class AddedEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """An item was added. An item of a pool has an id and a description."""
 
     content: Content
@@ -68,7 +64,7 @@ class AddedEvent(_Event, frozen=True, kw_only=True, gc=False):
             raise InvalidInputError("an item of a pool has an id")
 
 
-class EvictedEvent(_Event, frozen=True, kw_only=True, gc=False):
+class EvictedEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """Items left to make room (`reason` is `limit`), or on request; each is named by its origin."""
 
     items: tuple[Span, ...]
@@ -76,20 +72,20 @@ class EvictedEvent(_Event, frozen=True, kw_only=True, gc=False):
     reason: str = "limit"
 
 
-class RestoredEvent(_Event, frozen=True, kw_only=True, gc=False):
+class RestoredEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """Items that had left were restored, as the newest. Their names include the stream, also where it is this one."""
 
     items: tuple[Span, ...]
     change: Totals
 
 
-class ClearedEvent(_Event, frozen=True, kw_only=True, gc=False):
+class ClearedEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """All items left."""
 
     change: Totals
 
 
-class MergedEvent(_Event, frozen=True, kw_only=True, gc=False):
+class MergedEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """
     Another container, `source` at `version`, was merged into this one.
 
@@ -107,18 +103,11 @@ class MergedEvent(_Event, frozen=True, kw_only=True, gc=False):
     change: Totals = Totals()
 
 
-class SettingsEvent(_Event, frozen=True, kw_only=True, gc=False):
+class SettingsEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """The limit and the tags were changed to these values."""
 
     limit: int | None
     tags: tuple[str, ...] = ()
-
-
-class NamedEvent(_Event, frozen=True, kw_only=True, gc=False):
-    """A version was named; giving the same name again moves it."""
-
-    name: VersionName
-    version: VersionNumber
 
 
 class QueueOpened(OpenedEvent, frozen=True, kw_only=True, gc=False, tag="queue.opened.v1"):
@@ -153,7 +142,7 @@ class QueueSettingsChanged(SettingsEvent, frozen=True, kw_only=True, gc=False, t
     """The limit or the tags of a queue were changed."""
 
 
-class QueueNamed(NamedEvent, frozen=True, kw_only=True, gc=False, tag="queue.named.v1"):
+class QueueNamed(VersionNamed, frozen=True, kw_only=True, gc=False, tag="queue.named.v1"):
     """A version of a queue was named."""
 
 
@@ -176,7 +165,7 @@ class PoolReplaced(AddedEvent, frozen=True, kw_only=True, gc=False, tag="pool.re
     change: Totals
 
 
-class PoolRemoved(_Event, frozen=True, kw_only=True, gc=False, tag="pool.removed.v1"):
+class PoolRemoved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="pool.removed.v1"):
     """An item was removed from a pool; `item` is its origin."""
 
     id: str
@@ -201,7 +190,7 @@ class PoolMerged(MergedEvent, frozen=True, kw_only=True, gc=False, tag="pool.mer
     """Another pool was merged into this one."""
 
 
-class PoolConflictResolved(_Event, frozen=True, kw_only=True, gc=False, tag="pool.conflict_resolved.v1"):
+class PoolConflictResolved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="pool.conflict_resolved.v1"):
     """
     In a merge, both sides had changed the item `id`; None means that a side had removed it.
 
@@ -222,7 +211,7 @@ class PoolSettingsChanged(SettingsEvent, frozen=True, kw_only=True, gc=False, ta
     """The limit or the tags of a pool were changed."""
 
 
-class PoolNamed(NamedEvent, frozen=True, kw_only=True, gc=False, tag="pool.named.v1"):
+class PoolNamed(VersionNamed, frozen=True, kw_only=True, gc=False, tag="pool.named.v1"):
     """A version of a pool was named."""
 
 
@@ -264,7 +253,7 @@ ContainerEvent = (
     | MergedEvent
     | PoolConflictResolved
     | SettingsEvent
-    | NamedEvent
+    | VersionNamed
 )
 
 
@@ -280,7 +269,7 @@ class Kind(NamedTuple):
     cleared: type[ClearedEvent]
     merged: type[MergedEvent]
     settings: type[SettingsEvent]
-    named: type[NamedEvent]
+    named: type[VersionNamed]
 
 
 QUEUE = Kind(

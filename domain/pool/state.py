@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..concurrency.known_types import known
+from ..context.decider import VersionNamed
 from ..context.description import Departure, Left
 from ..context.snapshot import Packing
 from ..errors import DamagedError, InvalidInputError, NotFoundError
@@ -29,7 +30,6 @@ from .events import (
     ContainerEvent,
     EvictedEvent,
     MergedEvent,
-    NamedEvent,
     OpenedEvent,
     PoolBranched,
     PoolConflictResolved,
@@ -111,7 +111,7 @@ def _evolved(state: ContainerState, event: Completed) -> ContainerState:
             return reduce(_with, taken, reduce(_without, refs_of(recorded.dropped), replace(state, merged=merged)))
         case SettingsEvent():
             return replace(state, limit=recorded.limit, tags=recorded.tags)
-        case NamedEvent():
+        case VersionNamed():
             return replace(state, names={**state.names, recorded.name: recorded.version})
         case OpenedEvent():
             return replace(state, opened=recorded, limit=recorded.limit, tags=recorded.tags)

@@ -13,9 +13,10 @@ from typing import Annotated
 import msgspec
 
 from ..canonical import canonical_json, parse_json
+from ..context.decider import VersionNamed
 from ..errors import InvalidInputError
-from ..log.admission import Json, JsonObject, VersionName, VersionNumber, one_of
-from ..log.envelope import RecordedEvent
+from ..log.admission import Json, JsonObject, VersionNumber, one_of
+from ..log.envelope import RecordedEvent, TaggedEvent
 from ..spans import Ref, Segment
 from .nodes import DESCRIPTION, NODE_TYPES, require_fields
 
@@ -26,11 +27,7 @@ QUERY = "Query"
 MICROSECONDS = 1_000_000
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
-    """Base of all events of runs: a msgpack map with the tag under `t`."""
-
-
-class RunOpened(_Event, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"):
+class RunOpened(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"):
     """A run began: round `round` of a session, by its main agent (`sub` 0) or a sub-agent."""
 
     user: str | None = None
@@ -41,7 +38,7 @@ class RunOpened(_Event, frozen=True, kw_only=True, gc=False, tag="run.opened.v1"
     source: str | None = None
 
 
-class NodeEvent(_Event, frozen=True, kw_only=True, gc=False):
+class NodeEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """A vertex was added to the graph. `fields` is a JSON object: the fields its type requires, and further ones."""
 
     label: str
@@ -87,7 +84,7 @@ class AttributeChange(msgspec.Struct, frozen=True, array_like=True, gc=False):
             raise InvalidInputError("a description is a text")
 
 
-class NodeChanged(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_changed.v1"):
+class NodeChanged(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.node_changed.v1"):
     """
     Attributes of a node were changed; `made_at` is the time of the change if it is earlier than the recording (an
     import).
@@ -98,7 +95,7 @@ class NodeChanged(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_cha
     made_at: float | None = None
 
 
-class NodeRemoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_removed.v1"):
+class NodeRemoved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.node_removed.v1"):
     """A node and its edges were removed from the graph; if it was a pointer, the nodes in `joined` became pointers."""
 
     node: Ref
@@ -106,7 +103,7 @@ class NodeRemoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.node_rem
     reason: str | None = None
 
 
-class EdgeAdded(_Event, frozen=True, kw_only=True, gc=False, tag="run.edge_added.v1"):
+class EdgeAdded(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.edge_added.v1"):
     """An edge was added between two present vertices."""
 
     source: Ref
@@ -114,27 +111,27 @@ class EdgeAdded(_Event, frozen=True, kw_only=True, gc=False, tag="run.edge_added
     edge: str
 
 
-class PointersMoved(_Event, frozen=True, kw_only=True, gc=False, tag="run.pointers_moved.v1"):
+class PointersMoved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.pointers_moved.v1"):
     """The nodes in `left` are no longer pointers; those in `joined` are pointers now."""
 
     left: tuple[Ref, ...] = ()
     joined: tuple[Ref, ...] = ()
 
 
-class RoundsRestored(_Event, frozen=True, kw_only=True, gc=False, tag="run.rounds_restored.v1"):
+class RoundsRestored(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.rounds_restored.v1"):
     """The graph goes back over these earlier rounds, oldest first, each as of a version of its stream."""
 
     rounds: tuple[Segment, ...]
 
 
-class PortraitRequested(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_requested.v1"):
+class PortraitRequested(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.portrait_requested.v1"):
     """A model was asked to describe a node."""
 
     node: Ref
     model: str | None = None
 
 
-class PortraitWritten(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_written.v1"):
+class PortraitWritten(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.portrait_written.v1"):
     """A model described a node whose description was empty; `made_at` as for `NodeChanged`."""
 
     node: Ref
@@ -148,21 +145,21 @@ class PortraitWritten(_Event, frozen=True, kw_only=True, gc=False, tag="run.port
         return (AttributeChange(DESCRIPTION, b'""', canonical_json(self.description, what="a description")),)
 
 
-class PortraitFailed(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_failed.v1"):
+class PortraitFailed(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.portrait_failed.v1"):
     """A model did not describe a node; the description stays empty, and a model can be asked again."""
 
     node: Ref
     error: str
 
 
-class PortraitDiscarded(_Event, frozen=True, kw_only=True, gc=False, tag="run.portrait_discarded.v1"):
+class PortraitDiscarded(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.portrait_discarded.v1"):
     """A model described a node that had been described by somebody else, or removed, in the meantime."""
 
     node: Ref
     description: str
 
 
-class StepQueued(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_queued.v1"):
+class StepQueued(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.step_queued.v1"):
     """A step was queued in `pre`, `todo` or `post`; `params` is JSON, empty where no parameters were given."""
 
     queue: Annotated[str, QUEUE]
@@ -170,21 +167,21 @@ class StepQueued(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_queu
     params: Json = b""
 
 
-class StepTaken(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_taken.v1"):
+class StepTaken(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.step_taken.v1"):
     """The oldest step of a queue was taken; `step` is the version that queued it."""
 
     queue: Annotated[str, QUEUE]
     step: VersionNumber
 
 
-class StepReturned(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_returned.v1"):
+class StepReturned(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.step_returned.v1"):
     """A step that had been taken was put back: it is the first of its queue again."""
 
     queue: Annotated[str, QUEUE]
     step: VersionNumber
 
 
-class StepRefused(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_refused.v1"):
+class StepRefused(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.step_refused.v1"):
     """A step was refused because its queue had `capacity` steps already."""
 
     queue: Annotated[str, QUEUE]
@@ -193,13 +190,13 @@ class StepRefused(_Event, frozen=True, kw_only=True, gc=False, tag="run.step_ref
     capacity: int
 
 
-class StepsCleared(_Event, frozen=True, kw_only=True, gc=False, tag="run.steps_cleared.v1"):
+class StepsCleared(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.steps_cleared.v1"):
     """All steps were removed from these queues."""
 
     queues: tuple[Annotated[str, QUEUE], ...]
 
 
-class MessageRecorded(_Event, frozen=True, kw_only=True, gc=False, tag="run.message_recorded.v1"):
+class MessageRecorded(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.message_recorded.v1"):
     """A message of the dialogue; `record` is JSON."""
 
     record: JsonObject
@@ -210,14 +207,11 @@ class MessageRecorded(_Event, frozen=True, kw_only=True, gc=False, tag="run.mess
             raise InvalidInputError("a message that is recorded is a JSON object")
 
 
-class RunNamed(_Event, frozen=True, kw_only=True, gc=False, tag="run.named.v1"):
-    """A version was named; giving the same name again moves it."""
-
-    name: VersionName
-    version: VersionNumber
+class RunNamed(VersionNamed, frozen=True, kw_only=True, gc=False, tag="run.named.v1"):
+    """A version of a run was named."""
 
 
-class RunClosed(_Event, frozen=True, kw_only=True, gc=False, tag="run.closed.v1"):
+class RunClosed(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.closed.v1"):
     """The run was closed: no nodes, pointers or steps follow; portraits and corrections may."""
 
     reason: str | None = None

@@ -10,20 +10,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
-from ..log.admission import Priority, Total, VersionName, VersionNumber, one_of
+from ..context.decider import VersionNamed
+from ..log.admission import Priority, Total, one_of
+from ..log.envelope import TaggedEvent
 from ..spans import Span
 from ..totals import Totals
 
 POLICY = one_of("first_come", "evict_lower_priority")
 
 
-class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False, tag_field="t"):
-    """Base of all events of windows: a msgpack map with the tag under `t`."""
-
-
-class WindowOpened(_Event, frozen=True, kw_only=True, gc=False, tag="window.opened.v1"):
+class WindowOpened(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="window.opened.v1"):
     """The window was created; `policy` says which items are admitted: `first_come` or `evict_lower_priority`."""
 
     max_tokens: int
@@ -33,7 +29,7 @@ class WindowOpened(_Event, frozen=True, kw_only=True, gc=False, tag="window.open
     agent: str | None = None
 
 
-class WindowItemEvent(_Event, frozen=True, kw_only=True, gc=False):
+class WindowItemEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """
     An item was given to the window. `quarters` is its size in quarters of a token, as the counter measured it then.
 
@@ -67,7 +63,7 @@ class WindowDropped(WindowItemEvent, frozen=True, kw_only=True, gc=False, tag="w
     max_tokens: int
 
 
-class WindowEvicted(_Event, frozen=True, kw_only=True, gc=False, tag="window.evicted.v1"):
+class WindowEvicted(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="window.evicted.v1"):
     """Items left: `how` is `evict`, `remove`, or `room` (they made room for a more important item)."""
 
     items: tuple[Span, ...]
@@ -76,31 +72,28 @@ class WindowEvicted(_Event, frozen=True, kw_only=True, gc=False, tag="window.evi
     reason: str | None = None
 
 
-class WindowRestored(_Event, frozen=True, kw_only=True, gc=False, tag="window.restored.v1"):
+class WindowRestored(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="window.restored.v1"):
     """Items that had left, or had not been admitted, were added at the end. Their names include the stream."""
 
     items: tuple[Span, ...]
     change: Totals
 
 
-class WindowCleared(_Event, frozen=True, kw_only=True, gc=False, tag="window.cleared.v1"):
+class WindowCleared(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="window.cleared.v1"):
     """All items left."""
 
     change: Totals
 
 
-class WindowSettingsChanged(_Event, frozen=True, kw_only=True, gc=False, tag="window.settings_changed.v1"):
+class WindowSettingsChanged(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="window.settings_changed.v1"):
     """The budget and the policy were changed to these values; no item leaves because of it."""
 
     max_tokens: int
     policy: Annotated[str, POLICY] = "first_come"
 
 
-class WindowNamed(_Event, frozen=True, kw_only=True, gc=False, tag="window.named.v1"):
-    """A version was named; giving the same name again moves it."""
-
-    name: VersionName
-    version: VersionNumber
+class WindowNamed(VersionNamed, frozen=True, kw_only=True, gc=False, tag="window.named.v1"):
+    """A version of a window was named."""
 
 
 ITEM_EVENTS = (WindowAdded, WindowReplaced, WindowDropped)

@@ -15,28 +15,8 @@ import msgspec
 from ..domain.concurrency.known_types import known
 from ..domain.context.decider import VersionNamed
 from ..domain.log.envelope import Event, RecordedEvent
+from ..domain.pool import events as pool
 from ..domain.pool.describe import left_by
-from ..domain.pool.events import (
-    ITEM_EVENTS,
-    AddedEvent,
-    BranchedEvent,
-    ClearedEvent,
-    MergedEvent,
-    PoolBranched,
-    PoolCleared,
-    PoolEvicted,
-    PoolMerged,
-    PoolNamed,
-    PoolRemoved,
-    PoolRestored,
-    QueueBranched,
-    QueueCleared,
-    QueueEvicted,
-    QueueMerged,
-    QueueNamed,
-    QueueRestored,
-    RestoredEvent,
-)
 from ..domain.pool.items import totals_of
 from ..domain.spans import Ref, Segment, Span, refs_of
 from .intervals import STILL_THERE, IntervalRow, birth_in, bringing, item_key, left, mark_key, returned
@@ -79,9 +59,10 @@ class Entries:
     row = EntryRow
     stays_in_slice = True
     events: frozenset[type[Event]] = frozenset((
-        *ITEM_EVENTS,
-        *(QueueBranched, QueueEvicted, QueueRestored, QueueCleared, QueueMerged, QueueNamed),
-        *(PoolBranched, PoolEvicted, PoolRemoved, PoolRestored, PoolCleared, PoolMerged, PoolNamed),
+        *pool.ITEM_EVENTS,
+        *(pool.QueueBranched, pool.QueueEvicted, pool.QueueRestored, pool.QueueCleared, pool.QueueMerged),
+        *(pool.PoolBranched, pool.PoolEvicted, pool.PoolRemoved, pool.PoolRestored, pool.PoolCleared, pool.PoolMerged),
+        *(pool.QueueNamed, pool.PoolNamed),
     ))  # fmt: skip
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
@@ -89,24 +70,24 @@ class Entries:
         recorded, stream = event.event, event.stream
         keys = [item_key(stream, ref) for ref in _touched(recorded)]
         match recorded:
-            case AddedEvent():
+            case pool.AddedEvent():
                 keys.append(item_key(stream, Ref(event.version)))
             case VersionNamed(name=name):
                 keys.append(f"{names_prefix(stream)}{name}")
-            case BranchedEvent() | RestoredEvent() | ClearedEvent():
+            case pool.BranchedEvent() | pool.RestoredEvent() | pool.ClearedEvent():
                 keys.append(mark_key(stream, event.version))
-            case MergedEvent(taken=taken) if taken:
+            case pool.MergedEvent(taken=taken) if taken:
                 keys.append(mark_key(stream, event.version))
         return keys
 
     def evolve(self, key: str, row: EntryRow | None, event: RecordedEvent) -> EntryRow:
         recorded, stream = event.event, event.stream
-        if isinstance(recorded, AddedEvent) and key == item_key(stream, Ref(event.version)):
+        if isinstance(recorded, pool.AddedEvent) and key == item_key(stream, Ref(event.version)):
             return _born(key, recorded, event)
         if isinstance(recorded, VersionNamed) or key == mark_key(stream, event.version):
             return _mark(key, event)
         row = row or EntryRow(key=key, context=stream, birth=birth_in(key, stream))
-        if isinstance(recorded, RestoredEvent):
+        if isinstance(recorded, pool.RestoredEvent):
             return returned(row, event.version)
         # The entry came back with a merge, which did not change its row. It leaves a second time with this event.
         row = row if row.v1 == STILL_THERE else returned(row, 0)
@@ -128,10 +109,10 @@ def names_prefix(context: str) -> str:
 def _touched(event: Event) -> Iterable[Ref]:
     """Return the entries that left or came back with an event, as far as the event names them."""
     left = left_by(event)
-    return refs_of(event.items if isinstance(event, RestoredEvent) else (left and left.items) or ())
+    return refs_of(event.items if isinstance(event, pool.RestoredEvent) else (left and left.items) or ())
 
 
-def _born(key: str, added: AddedEvent, event: RecordedEvent) -> EntryRow:
+def _born(key: str, added: pool.AddedEvent, event: RecordedEvent) -> EntryRow:
     content = added.content
     return EntryRow(
         key=key,
@@ -151,11 +132,11 @@ def _mark(key: str, event: RecordedEvent) -> EntryRow:
     match event.event:
         case VersionNamed(name=name, version=version):
             return msgspec.structs.replace(row, type=NAMED, item=name, v0=version)
-        case BranchedEvent(parent=parent, version=version, limit=limit):
+        case pool.BranchedEvent(parent=parent, version=version, limit=limit):
             return bringing(row, BRANCHED, Came(Segment(parent, version), limit))
-        case MergedEvent(taken=taken):
+        case pool.MergedEvent(taken=taken):
             return bringing(row, MERGED, Came(items=taken))
-        case RestoredEvent(items=items):
+        case pool.RestoredEvent(items=items):
             return bringing(row, RESTORED, Came(items=items))
     return msgspec.structs.replace(row, type=CLEARED)
 

@@ -18,19 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..domain.canonical import parse_json
-from ..domain.chat.events import (
-    ITEM_EVENTS,
-    UNFINISHED,
-    ChatItemEvent,
-    Forked,
-    FunctionCalled,
-    InstructionsReplaced,
-    ItemInserted,
-    MessageAdded,
-    MessageFinished,
-    Summarized,
-    added_item,
-)
+from ..domain.chat import events as chat
 from ..domain.chat.tokens import DEFAULT, estimate_tokens
 from ..domain.chat.usage import NANOS, NO_USAGE, Usage, usage_in, usage_of
 from ..domain.clock import DAY_MICROSECONDS, DAY_SECONDS
@@ -93,12 +81,12 @@ class UsageByContext:
     stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(
         (
-            *ITEM_EVENTS,
-            ItemInserted,
-            InstructionsReplaced,
-            Summarized,
-            Forked,
-            MessageFinished,
+            *chat.ITEM_EVENTS,
+            chat.ItemInserted,
+            chat.InstructionsReplaced,
+            chat.Summarized,
+            chat.Forked,
+            chat.MessageFinished,
             MessageRecorded,
             PortraitWritten,
         )
@@ -139,7 +127,7 @@ class _AddedUsage(NamedTuple):
     is_models: bool = False
     messages: int = 0
     calls: int = 0
-    item: ChatItemEvent | None = None
+    item: chat.ChatItemEvent | None = None
     texts: tuple[str, ...] = ()
     size: int = 0
 
@@ -161,23 +149,23 @@ def _added_usage(event: RecordedEvent) -> _AddedUsage | None:
             return _AddedUsage(actor, model, is_models=True, texts=(description,))
         case MessageRecorded():
             return _message(recorded, actor)
-        case MessageAdded(incomplete=reason) if reason == UNFINISHED:
+        case chat.MessageAdded(incomplete=reason) if reason == chat.UNFINISHED:
             # It counts when it is finished: then its size is known, and the model that wrote it.
             return None
-        case MessageFinished(role=role, agent_id=agent, metrics=metrics, tokens=tokens):
+        case chat.MessageFinished(role=role, agent_id=agent, metrics=metrics, tokens=tokens):
             counted = usage_in(parse_json(metrics)) if metrics else NO_USAGE
             return _AddedUsage(agent or actor, None, counted, role == "assistant", messages=1, size=tokens)
-    item = added_item(recorded)
-    model = recorded.model if isinstance(recorded, Summarized) else None
+    item = chat.added_item(recorded)
+    model = recorded.model if isinstance(recorded, chat.Summarized) else None
     return None if item is None else _item(item, item.agent_id or actor, model)
 
 
-def _item(item: ChatItemEvent, agent: str, model: str | None) -> _AddedUsage:
+def _item(item: chat.ChatItemEvent, agent: str, model: str | None) -> _AddedUsage:
     match item:
-        case MessageAdded(role=role):
+        case chat.MessageAdded(role=role):
             is_models = role == "assistant"
             return _AddedUsage(agent, model, usage_of(item), is_models=is_models, messages=1, item=item)
-        case FunctionCalled():
+        case chat.FunctionCalled():
             return _AddedUsage(agent, model, usage_of(item), is_models=True, calls=1, item=item)
     return _AddedUsage(agent, item=item)
 

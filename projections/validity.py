@@ -13,29 +13,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ..domain.chat import events as chat
 from ..domain.chat.describe import left_by
-from ..domain.chat.events import (
-    ITEM_EVENTS,
-    PIECES,
-    VIEW_EVENTS,
-    CallChanged,
-    ChatItemEvent,
-    Cleared,
-    ConfigUpdated,
-    Forked,
-    FunctionCalled,
-    FunctionReturned,
-    HandedOff,
-    InstructionsReplaced,
-    ItemInserted,
-    ItemsRestored,
-    Merged,
-    MessageAdded,
-    Placement,
-    Summarized,
-    SummaryUndone,
-    added_item,
-)
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import Event, RecordedEvent
@@ -44,11 +23,11 @@ from .intervals import STILL_THERE, IntervalRow, birth_in, bringing, item_key, l
 
 FORKED, MERGED, CLEARED = "forked", "merged", "cleared"
 TYPES: dict[type[Event], str] = {
-    MessageAdded: "message",
-    FunctionCalled: "function_call",
-    FunctionReturned: "function_call_output",
-    HandedOff: "agent_handoff",
-    ConfigUpdated: "agent_config_update",
+    chat.MessageAdded: "message",
+    chat.FunctionCalled: "function_call",
+    chat.FunctionReturned: "function_call_output",
+    chat.HandedOff: "agent_handoff",
+    chat.ConfigUpdated: "agent_config_update",
 }
 
 
@@ -74,7 +53,7 @@ class Brought(msgspec.Struct, frozen=True, array_like=True):
     """
 
     parent: Segment | None = None
-    placed: tuple[Placement, ...] | None = None
+    placed: tuple[chat.Placement, ...] | None = None
     agent: str | None = None
 
 
@@ -85,34 +64,34 @@ class Validity:
     version = 2
     row = ValidityRow
     stays_in_slice = True
-    events: frozenset[type[Event]] = frozenset((*ITEM_EVENTS, *VIEW_EVENTS, *PIECES))
+    events: frozenset[type[Event]] = frozenset((*chat.ITEM_EVENTS, *chat.VIEW_EVENTS, *chat.PIECES))
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the keys of the item that the event added, of the items it removed or restored, and of its mark."""
         recorded, stream = event.event, event.stream
-        if isinstance(recorded, ITEM_EVENTS):
+        if isinstance(recorded, chat.ITEM_EVENTS):
             return (item_key(stream, Ref(event.version)),)
-        if isinstance(recorded, PIECES):
+        if isinstance(recorded, chat.PIECES):
             return (item_key(stream, recorded.item),)
         keys = dict.fromkeys(item_key(stream, ref) for ref in _touched(recorded))
-        if added_item(recorded) is not None:
+        if chat.added_item(recorded) is not None:
             keys[item_key(stream, Ref(event.version))] = None
-        if isinstance(recorded, Forked | Cleared) or (isinstance(recorded, Merged) and recorded.placed):
+        if isinstance(recorded, chat.Forked | chat.Cleared) or (isinstance(recorded, chat.Merged) and recorded.placed):
             keys[mark_key(stream, event.version)] = None
         return tuple(keys)
 
     def evolve(self, key: str, row: ValidityRow | None, event: RecordedEvent) -> ValidityRow | None:
         recorded, stream = event.event, event.stream
-        if isinstance(recorded, PIECES):
+        if isinstance(recorded, chat.PIECES):
             return row and msgspec.structs.replace(row, tokens=row.tokens + recorded.change.tokens)
-        item = added_item(recorded)
+        item = chat.added_item(recorded)
         if item is not None and key == item_key(stream, Ref(event.version)):
             return _born(key, item, event)
-        if isinstance(recorded, Forked | Merged | Cleared):
+        if isinstance(recorded, chat.Forked | chat.Merged | chat.Cleared):
             return _mark(key, recorded, event)
         row = row or ValidityRow(key=key, context=stream, birth=birth_in(key, stream))
-        is_back = isinstance(recorded, ItemsRestored)
-        if isinstance(recorded, SummaryUndone):
+        is_back = isinstance(recorded, chat.ItemsRestored)
+        if isinstance(recorded, chat.SummaryUndone):
             is_back = key != item_key(stream, recorded.summary)
         return returned(row, event.version) if is_back else _left(row, event)
 
@@ -124,17 +103,17 @@ def brought_by(row: ValidityRow) -> Brought:
 
 def _touched(event: Event) -> Iterable[Ref]:
     """Return the items that left or came back with an event, as far as the event names them."""
-    if isinstance(event, ItemsRestored):
+    if isinstance(event, chat.ItemsRestored):
         return refs_of(event.items)
     left = left_by(event)
     leaving = refs_of((left and left.items) or ())
-    return (*leaving, *refs_of(event.items)) if isinstance(event, SummaryUndone) else leaving
+    return (*leaving, *refs_of(event.items)) if isinstance(event, chat.SummaryUndone) else leaving
 
 
-def _born(key: str, item: ChatItemEvent, event: RecordedEvent) -> ValidityRow:
+def _born(key: str, item: chat.ChatItemEvent, event: RecordedEvent) -> ValidityRow:
     recorded = event.event
     before = ""
-    if isinstance(recorded, ItemInserted | InstructionsReplaced | CallChanged | Summarized):
+    if isinstance(recorded, chat.ItemInserted | chat.InstructionsReplaced | chat.CallChanged | chat.Summarized):
         before = f"{recorded.before.stream or event.stream}@{recorded.before.version}"
     return ValidityRow(
         key=key,
@@ -142,7 +121,7 @@ def _born(key: str, item: ChatItemEvent, event: RecordedEvent) -> ValidityRow:
         birth=event.reference,
         item=item.id,
         type=TYPES[type(item)],
-        role=item.role if isinstance(item, MessageAdded) else "",
+        role=item.role if isinstance(item, chat.MessageAdded) else "",
         agent=item.agent_id or event.meta.actor or "",
         tokens=estimate_tokens(item),
         v0=event.version,
@@ -150,16 +129,16 @@ def _born(key: str, item: ChatItemEvent, event: RecordedEvent) -> ValidityRow:
     )
 
 
-def _mark(key: str, recorded: Forked | Merged | Cleared, event: RecordedEvent) -> ValidityRow:
+def _mark(key: str, recorded: chat.Forked | chat.Merged | chat.Cleared, event: RecordedEvent) -> ValidityRow:
     row = ValidityRow(key=key, context=event.stream, birth=event.reference, v0=event.version)
     match recorded:
-        case Cleared(reason=reason):
+        case chat.Cleared(reason=reason):
             return msgspec.structs.replace(row, type=CLEARED, reason=reason or "")
-        case Forked(carried=carried):
-            placed = None if carried is None else (Placement(None, carried),)
+        case chat.Forked(carried=carried):
+            placed = None if carried is None else (chat.Placement(None, carried),)
             parent = Segment(recorded.parent, recorded.version)
             return bringing(row, FORKED, Brought(parent, placed), recorded.how)
-        case Merged(placed=placed, agent_id=agent):
+        case chat.Merged(placed=placed, agent_id=agent):
             return bringing(row, MERGED, Brought(None, placed, agent), recorded.how)
 
 

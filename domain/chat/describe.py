@@ -27,40 +27,7 @@ from ..context.description import (
 )
 from ..log.envelope import Event
 from ..spans import refs_of, span_of
-from .events import (
-    UNFINISHED,
-    ApprovalRequested,
-    CallApproved,
-    CallChanged,
-    CallRejected,
-    ChatEvent,
-    ChatItemEvent,
-    Cleared,
-    ConfigUpdated,
-    ConflictResolved,
-    EditEvent,
-    Forked,
-    FunctionCalled,
-    FunctionReturned,
-    HandedOff,
-    Image,
-    InstructionsReplaced,
-    ItemInserted,
-    ItemsEvicted,
-    ItemsPinned,
-    ItemsRestored,
-    ItemsUnpinned,
-    Merged,
-    MessageAdded,
-    MessageExtended,
-    MessageFinished,
-    Named,
-    Opened,
-    StateSaved,
-    Summarized,
-    SummaryUndone,
-    is_apart,
-)
+from . import events as chat
 from .pairing import APPROVAL_STATES
 
 FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing", "copy": "a copy"}
@@ -68,12 +35,12 @@ FORKS = {"full": "everything", "filtered": "the last turns", "brief": "nothing",
 
 # By type and not by `match`, which is slower: the fold of a chat asks for every edit.
 _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
-    ItemsEvicted: lambda event: Left(event.items, event.how, event.reason),
-    InstructionsReplaced: lambda event: Left(event.replaced, "replace"),
-    Summarized: lambda event: Left(event.folded, "summarize"),
-    SummaryUndone: lambda event: Left((span_of(event.summary),), "undo_summary"),
-    Cleared: lambda event: Left(None, "clear", event.reason),
-    CallChanged: lambda event: Left(event.replaced, "change", event.reason),
+    chat.ItemsEvicted: lambda event: Left(event.items, event.how, event.reason),
+    chat.InstructionsReplaced: lambda event: Left(event.replaced, "replace"),
+    chat.Summarized: lambda event: Left(event.folded, "summarize"),
+    chat.SummaryUndone: lambda event: Left((span_of(event.summary),), "undo_summary"),
+    chat.Cleared: lambda event: Left(None, "clear", event.reason),
+    chat.CallChanged: lambda event: Left(event.replaced, "change", event.reason),
 }
 # The types of blocks and items with which providers and frameworks return thinking, the fields that say the type, those
 # of the text, and the text for thinking that was encrypted.
@@ -94,82 +61,88 @@ def left_by(event: Event) -> Left | None:
     return None if left is None else left(event)
 
 
-def describe(event: ChatEvent) -> Change:
+def describe(event: chat.ChatEvent) -> Change:
     """Return the effect of an event on a chat."""
     match event:
-        case MessageAdded() | FunctionCalled() | FunctionReturned() | HandedOff() | ConfigUpdated():
+        case (
+            chat.MessageAdded()
+            | chat.FunctionCalled()
+            | chat.FunctionReturned()
+            | chat.HandedOff()
+            | chat.ConfigUpdated()
+        ):
             return Change(lambda _: text_with_role(event), adds_item=True)
-        case Opened():
+        case chat.Opened():
             about = {"user": event.user, "session": event.session, "agent": event.agent, "source": event.source}
             opened: dict[str, Any] = {name: value for name, value in about.items() if value is not None}
             opened |= {"attributes": parse_json(event.attributes)} if event.attributes else {}
             return Change(lambda _: in_pairs(**about), opened=opened)
-        case Named():
+        case chat.Named():
             return named_version(event.name, event.version)
-        case StateSaved(framework=framework, key=key, value=value):
+        case chat.StateSaved(framework=framework, key=key, value=value):
             did = "saved" if value else "deleted"
             return Change(lambda _: f"{framework} {did} {key}")
-        case MessageExtended(item=item, text=text):
+        case chat.MessageExtended(item=item, text=text):
             return Change(lambda _: f"{place_of(item)} goes on: {text}")
-        case MessageFinished(item=item, text=text, incomplete=reason):
+        case chat.MessageFinished(item=item, text=text, incomplete=reason):
             end = "is complete" if reason is None else f"is incomplete: {reason}"
-            facts = (Fact("incomplete", UNFINISHED, reason, item),)
+            facts = (Fact("incomplete", chat.UNFINISHED, reason, item),)
             return Change(lambda _: joined([f"{place_of(item)} {end}", text]), facts=facts)
         case _:
             return _edited(event)
 
 
-def _edited(event: EditEvent) -> Change:
+def _edited(event: chat.EditEvent) -> Change:
     left = left_by(event)
     match event:
-        case ItemInserted(item=item):
+        case chat.ItemInserted(item=item):
             return Change(lambda _: f"before {place_of(event.before)}: {_spoken(item)}", adds_item=True)
-        case InstructionsReplaced(item=item, replaced=items):
+        case chat.InstructionsReplaced(item=item, replaced=items):
             return Change(lambda _: f"in the place of {named(items)}: {_spoken(item)}", left=left, adds_item=True)
-        case ItemsEvicted(items=items, how=how, reason=reason):
+        case chat.ItemsEvicted(items=items, how=how, reason=reason):
             by = f"by {how}" if how != "evict" else ""
             return Change(
                 lambda _: joined([named(items), sized(event.change), by, because(reason)]),
                 left=left,
                 reason=reason or (how if by else None),
             )
-        case ItemsRestored(items=items, reason=reason):
+        case chat.ItemsRestored(items=items, reason=reason):
             return Change(
                 lambda _: joined([named(items), sized(event.change), because(reason)]), came=items, reason=reason
             )
-        case ItemsPinned(items=items, reason=reason) | ItemsUnpinned(items=items, reason=reason):
-            is_so = isinstance(event, ItemsPinned)
+        case chat.ItemsPinned(items=items, reason=reason) | chat.ItemsUnpinned(items=items, reason=reason):
+            is_so = isinstance(event, chat.ItemsPinned)
             pins = tuple(Fact("pinned", not is_so, is_so, ref, reason=reason) for ref in refs_of(items))
             return Change(lambda _: joined([named(items), because(reason)]), facts=pins)
-        case ApprovalRequested() | CallApproved() | CallRejected() | CallChanged():
+        case chat.ApprovalRequested() | chat.CallApproved() | chat.CallRejected() | chat.CallChanged():
             return _decided(event)
-        case Cleared(change=change, reason=reason):
+        case chat.Cleared(change=change, reason=reason):
             return Change(
                 lambda _: joined([counted(-change.items, "item"), sized(change), because(reason)]),
                 left=left,
                 reason=reason,
             )
-        case Summarized(item=item, folded=items):
+        case chat.Summarized(item=item, folded=items):
             by = f"by {event.model}" if event.model else ""
             return Change(lambda _: f"{joined([named(items), by])}: {_spoken(item)}", left=left, adds_item=True)
-        case SummaryUndone(items=items):
+        case chat.SummaryUndone(items=items):
             return Change(
                 lambda _: f"{named(items)} back in the place of the summary {place_of(event.summary)}",
                 left=left,
                 came=items,
             )
-        case Forked():
+        case chat.Forked():
             return _forked(event)
-        case Merged():
+        case chat.Merged():
             return _merged(event)
-        case ConflictResolved():
+        case chat.ConflictResolved():
             return _resolved(event)
 
 
-def _decided(event: ApprovalRequested | CallApproved | CallRejected | CallChanged) -> Change:
+def _decided(event: chat.ApprovalRequested | chat.CallApproved | chat.CallRejected | chat.CallChanged) -> Change:
     """Return the change by a request of an approval, or by a decision: an attribute of the call."""
     by = f"by {event.by}" if event.by else ""
-    if isinstance(event, CallChanged):
+    if isinstance(event, chat.CallChanged):
         fact = Fact("approval", new=f"changed {by}", ref=ITSELF, name=event.item.id, reason=event.reason)
         return Change(
             lambda _: f"{joined([named(event.replaced), by, because(event.reason)])}: {_spoken(event.item)}",
@@ -182,7 +155,7 @@ def _decided(event: ApprovalRequested | CallApproved | CallRejected | CallChange
     return Change(lambda _: joined([f"call {place_of(event.call)}", by, because(event.reason)]), facts=(fact,))
 
 
-def _forked(event: Forked) -> Change:
+def _forked(event: chat.Forked) -> Change:
     carried = FORKS.get(event.how, event.how)
     if event.carried:
         carried += f": {named(event.carried)}"
@@ -194,7 +167,7 @@ def _forked(event: Forked) -> Change:
     )
 
 
-def _merged(event: Merged) -> Change:
+def _merged(event: chat.Merged) -> Change:
     taken = event.taken
     base = source_of(event.base.stream, event.base.version) if event.base else ""
     source = source_of(event.source, event.version)
@@ -216,7 +189,7 @@ def _merged(event: Merged) -> Change:
     return Change(words, facts=(merged,), adds_item=adds_item, came=() if adds_item else taken)
 
 
-def _resolved(event: ConflictResolved) -> Change:
+def _resolved(event: chat.ConflictResolved) -> Change:
     sides = f"ours {places_of(event.ours)}, theirs {places_of(event.theirs)}"
     return Change(
         lambda _: f"{event.kind}: {event.kept} kept, as {event.rule!r} wants it; {sides}",
@@ -224,36 +197,36 @@ def _resolved(event: ConflictResolved) -> Change:
     )
 
 
-def speaker_of(item: ChatItemEvent) -> str:
+def speaker_of(item: chat.ChatItemEvent) -> str:
     """Return the role of a message, or the kind of an item that has no role."""
     match item:
-        case MessageAdded(role=role):
+        case chat.MessageAdded(role=role):
             return role
-        case FunctionCalled():
+        case chat.FunctionCalled():
             return "call"
-        case FunctionReturned(is_error=is_error):
+        case chat.FunctionReturned(is_error=is_error):
             return "error" if is_error else "output"
-        case HandedOff():
+        case chat.HandedOff():
             return "handoff"
-        case ConfigUpdated():
+        case chat.ConfigUpdated():
             return "config"
 
 
-def body_of(item: ChatItemEvent) -> str:
+def body_of(item: chat.ChatItemEvent) -> str:
     """Return the text of an item, in full."""
     match item:
-        case MessageAdded(parts=parts, incomplete=reason):
+        case chat.MessageAdded(parts=parts, incomplete=reason):
             texts = [part if isinstance(part, str) else _image(part) for part in parts]
             sort = apart_sort(item)
             texts[:0] = [] if sort is None else [f"[{sort}, for its source only]", *_entry_texts(item)]
             return "\n".join(texts if reason is None else [*texts, f"[incomplete: {reason}]"])
-        case FunctionCalled(name=name, arguments=arguments):
+        case chat.FunctionCalled(name=name, arguments=arguments):
             return f"{name}({arguments})"
-        case FunctionReturned(name=name, output=output):
+        case chat.FunctionReturned(name=name, output=output):
             return f"{name or '(unknown function)'}: {output}"
-        case HandedOff(from_agent=source, to_agent=target, reason=reason):
+        case chat.HandedOff(from_agent=source, to_agent=target, reason=reason):
             return f"{source or '(nobody)'} -> {target}" + (f": {reason}" if reason else "")
-        case ConfigUpdated(instructions=instructions, tools=tools):
+        case chat.ConfigUpdated(instructions=instructions, tools=tools):
             texts = [] if instructions is None else [f"instructions: {instructions}"]
             texts += [] if tools is None else [f"tools: {', '.join(tools) or '(none)'}"]
             texts += [f"tool schemas: {item.tool_schemas.decode()}"] if item.tool_schemas else []
@@ -261,19 +234,19 @@ def body_of(item: ChatItemEvent) -> str:
             return "\n".join([*texts, *(f"{name}: {_value(value)}" for name, value in settings.items())])
 
 
-def apart_sort(item: ChatItemEvent) -> str | None:
+def apart_sort(item: chat.ChatItemEvent) -> str | None:
     """Return what an entry that only its source understands is called there, as `reasoning`; None for other items."""
-    if not is_apart(item):
+    if not chat.is_apart(item):
         return None
     kept = [_first_part(one) for one in _rest_of(item).values()]
     objects = [*_objects(kept), *_objects(_beside(item))]
     sorts = [sort for one in objects if (sort := _sort_in(one)) is not None]
     # Thinking of Pydantic AI is kept without a word for it, and is the only such entry with a text.
-    unnamed = "thinking" if thoughts_of(item) or (isinstance(item, MessageAdded) and item.content) else "entry"
+    unnamed = "thinking" if thoughts_of(item) or (isinstance(item, chat.MessageAdded) and item.content) else "entry"
     return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
 
 
-def _entry_texts(item: ChatItemEvent) -> Iterator[str]:
+def _entry_texts(item: chat.ChatItemEvent) -> Iterator[str]:
     """Yield the fields of an entry of the Responses API, as of a tool that the provider ran; not of thinking."""
     for entry in _list(_object(_rest_of(item).get("responses")).get("before")):
         if isinstance(entry, dict) and entry.get("type") not in THOUGHTS:
@@ -299,16 +272,16 @@ def _sort_in(kept: dict[str, Any]) -> str | None:
     return None
 
 
-def _beside(item: ChatItemEvent) -> dict[str, Any]:
+def _beside(item: chat.ChatItemEvent) -> dict[str, Any]:
     """Return what a provider's answer had that a message or a call has no field for."""
     match item:
-        case MessageAdded(extra=kept) | FunctionCalled(metadata=kept):
+        case chat.MessageAdded(extra=kept) | chat.FunctionCalled(metadata=kept):
             return _object(parse_json(kept))
         case _:
             return {}
 
 
-def _rest_of(item: ChatItemEvent) -> dict[str, Any]:
+def _rest_of(item: chat.ChatItemEvent) -> dict[str, Any]:
     return _object(parse_json(item.origin.rest)) if item.origin else {}
 
 
@@ -326,20 +299,20 @@ def _value(setting: object) -> str:
     return setting if isinstance(setting, str) else json.dumps(setting, ensure_ascii=False)
 
 
-def text_with_role(item: ChatItemEvent) -> str:
+def text_with_role(item: chat.ChatItemEvent) -> str:
     """Return the text of an item; a message follows its role, because the type of its event does not name the role."""
-    prefix = f"{item.role}: " if isinstance(item, MessageAdded) else ""
+    prefix = f"{item.role}: " if isinstance(item, chat.MessageAdded) else ""
     thoughts = thoughts_of(item)
     return prefix + body_of(item) + (f" (thinking: {' '.join(thoughts)})" if thoughts else "")
 
 
-def thoughts_of(item: ChatItemEvent) -> list[str]:
+def thoughts_of(item: chat.ChatItemEvent) -> list[str]:
     """Return the thinking of a model that its provider returned with a message or a call; HIDDEN where it is closed."""
-    if not isinstance(item, MessageAdded | FunctionCalled):
+    if not isinstance(item, chat.MessageAdded | chat.FunctionCalled):
         return []
     kept, rest = _beside(item), _rest_of(item)
     # An entry for its source only is kept in a form of its own, or in that of the Responses API.
-    around = [*_objects(rest)] if is_apart(item) else [*_blocks_beside(rest)]
+    around = [*_objects(rest)] if chat.is_apart(item) else [*_blocks_beside(rest)]
     blocks = [*_list(_object(kept.get("anthropic")).get("blocks")), *around]
     parts = [*_list(_object(kept.get("google")).get("parts")), *around]
     given = [_object(rest.get("whole") or _object(rest.get("message")).get("set"))]
@@ -383,11 +356,11 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _spoken(item: ChatItemEvent) -> str:
+def _spoken(item: chat.ChatItemEvent) -> str:
     return f"{speaker_of(item)}: {body_of(item)}"
 
 
-def _image(image: Image) -> str:
+def _image(image: chat.Image) -> str:
     # A data URL holds the whole picture as text, which a reader cannot use.
     shown = image.image.partition(",")[0] + ",…" if image.image.startswith("data:") else image.image
     return f"[image {shown}]"

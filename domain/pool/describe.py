@@ -24,27 +24,7 @@ from ..context.description import (
 )
 from ..log.envelope import Event
 from ..spans import Ref, span_of
-from .events import (
-    AddedEvent,
-    BranchedEvent,
-    ClearedEvent,
-    ContainerEvent,
-    EvictedEvent,
-    MergedEvent,
-    OpenedEvent,
-    PoolAdded,
-    PoolCleared,
-    PoolConflictResolved,
-    PoolEvicted,
-    PoolMerged,
-    PoolRemoved,
-    PoolReplaced,
-    QueueCleared,
-    QueueEvicted,
-    QueueMerged,
-    RestoredEvent,
-    SettingsEvent,
-)
+from . import events as pool
 
 # The reasons that are recorded where the caller gave none.
 REASONS = {"limit": "to make room", "evict": ""}
@@ -52,11 +32,11 @@ REASONS = {"limit": "to make room", "evict": ""}
 
 # A dict by type is used instead of `match`, since projections call this for every event.
 _LEFT_BY: dict[type[Event], Callable[[Any], Left]] = {
-    **dict.fromkeys((QueueEvicted, PoolEvicted), lambda event: Left(event.items, "evict", event.reason)),
-    **dict.fromkeys((QueueMerged, PoolMerged), lambda event: Left(event.dropped, "merge")),
-    **dict.fromkeys((QueueCleared, PoolCleared), lambda _: Left(None, "clear")),
-    PoolRemoved: lambda event: Left((span_of(event.item),), "remove", event.reason),
-    PoolReplaced: lambda event: Left((span_of(event.old),), "replace"),
+    **dict.fromkeys((pool.QueueEvicted, pool.PoolEvicted), lambda event: Left(event.items, "evict", event.reason)),
+    **dict.fromkeys((pool.QueueMerged, pool.PoolMerged), lambda event: Left(event.dropped, "merge")),
+    **dict.fromkeys((pool.QueueCleared, pool.PoolCleared), lambda _: Left(None, "clear")),
+    pool.PoolRemoved: lambda event: Left((span_of(event.item),), "remove", event.reason),
+    pool.PoolReplaced: lambda event: Left((span_of(event.old),), "replace"),
 }
 
 
@@ -66,41 +46,41 @@ def left_by(event: Event) -> Left | None:
     return None if left is None else left(event)
 
 
-def describe(event: ContainerEvent) -> Change:
+def describe(event: pool.ContainerEvent) -> Change:
     """Return what an event did to a queue or a pool."""
     left = left_by(event)
     match event:
-        case OpenedEvent() | BranchedEvent():
+        case pool.OpenedEvent() | pool.BranchedEvent():
             return _opened(event)
-        case PoolReplaced(old=old):
+        case pool.PoolReplaced(old=old):
             return Change(
                 lambda _: f"{event.id}, in the place of {place_of(old)}: {event.description or ''}",
                 left=left,
                 adds_item=True,
                 instead=old,
             )
-        case PoolAdded():
+        case pool.PoolAdded():
             return Change(lambda _: f"{event.id}: {event.description or ''}", adds_item=True)
-        case AddedEvent(content=content):
+        case pool.AddedEvent(content=content):
             return Change(lambda write: text_of(content, write), adds_item=True)
-        case EvictedEvent(items=items, reason=reason):
+        case pool.EvictedEvent(items=items, reason=reason):
             why = REASONS.get(reason, because(reason))
             return Change(lambda _: joined([named(items), sized(event.change), why]), left=left, reason=reason)
-        case PoolRemoved(item=item, reason=reason):
+        case pool.PoolRemoved(item=item, reason=reason):
             return Change(
                 lambda _: joined([f"{event.id} ({place_of(item)})", sized(event.change), because(reason)]),
                 left=left,
                 reason=reason,
             )
-        case RestoredEvent(items=items):
+        case pool.RestoredEvent(items=items):
             return Change(lambda _: joined([named(items), sized(event.change)]), came=items)
-        case ClearedEvent(change=change):
+        case pool.ClearedEvent(change=change):
             return Change(lambda _: joined([counted(-change.items, "item"), sized(change)]), left=left)
-        case MergedEvent():
+        case pool.MergedEvent():
             return _merged(event)
-        case PoolConflictResolved():
+        case pool.PoolConflictResolved():
             return _resolved(event)
-        case SettingsEvent():
+        case pool.SettingsEvent():
             return Change(
                 lambda _: in_pairs(**_settings(event)) or "no limit, no tags",
                 settings={"limit": event.limit, "tags": list(event.tags)},
@@ -114,12 +94,12 @@ def text_of(content: Content, write: WriteJson) -> str:
     return content.text if content.text is not None else write(plain_content(content))
 
 
-def _opened(event: OpenedEvent | BranchedEvent) -> Change:
+def _opened(event: pool.OpenedEvent | pool.BranchedEvent) -> Change:
     settings = {"limit": event.limit, "tags": list(event.tags)}
     who = {"user": event.user, "session": event.session, "agent": event.agent}
     given = {"limit": event.limit, "tags": list(event.tags) or None, **who}
     opened = {name: value for name, value in given.items() if value is not None}
-    if isinstance(event, OpenedEvent):
+    if isinstance(event, pool.OpenedEvent):
         return Change(lambda _: in_pairs(**who, **_settings(event)), opened=opened, settings=settings)
     parent = f"{event.parent}@{event.version}"
     came = f"from {source_of(event.parent, event.version)}, {counted(event.change.items, 'item')}"
@@ -130,7 +110,7 @@ def _opened(event: OpenedEvent | BranchedEvent) -> Change:
     )
 
 
-def _merged(event: MergedEvent) -> Change:
+def _merged(event: pool.MergedEvent) -> Change:
     base = source_of(event.base.stream, event.base.version) if event.base else ""
     return Change(
         lambda _: joined([
@@ -142,11 +122,11 @@ def _merged(event: MergedEvent) -> Change:
         facts=(Fact("merged", new=f"{event.source}@{event.version}"),),
         left=left_by(event),
         came=event.taken,
-        is_by_name=isinstance(event, PoolMerged),
+        is_by_name=isinstance(event, pool.PoolMerged),
     )  # fmt: skip
 
 
-def _resolved(event: PoolConflictResolved) -> Change:
+def _resolved(event: pool.PoolConflictResolved) -> Change:
     kept = event.ours if event.kept == "ours" else event.theirs
     return Change(
         lambda _: (
@@ -157,7 +137,7 @@ def _resolved(event: PoolConflictResolved) -> Change:
     )
 
 
-def _settings(event: OpenedEvent | BranchedEvent | SettingsEvent) -> dict[str, Any]:
+def _settings(event: pool.OpenedEvent | pool.BranchedEvent | pool.SettingsEvent) -> dict[str, Any]:
     return {"limit": None if event.limit is None else str(event.limit), "tags": ",".join(event.tags)}
 
 

@@ -13,17 +13,7 @@ from ..errors import InvalidInputError, LimitExceededError, NotFoundError
 from ..named_events import Resolved
 from ..spans import Ref, Segment, spans_of
 from ..totals import total_of
-from .events import (
-    POOL,
-    QUEUE,
-    AddedEvent,
-    BranchedEvent,
-    Kind,
-    OpenedEvent,
-    PoolConflictResolved,
-    PoolRemoved,
-    PoolReplaced,
-)
+from . import events as pool
 from .items import Held
 from .state import EMPTY, PACKING, Completed, ContainerState, complete, fold
 
@@ -31,19 +21,19 @@ from .state import EMPTY, PACKING, Completed, ContainerState, complete, fold
 class Begin(msgspec.Struct, frozen=True):
     """Open the container, or create it as a branch."""
 
-    event: OpenedEvent | BranchedEvent
+    event: pool.OpenedEvent | pool.BranchedEvent
 
 
 class Add(msgspec.Struct, frozen=True):
     """Add items; in a pool, an item replaces the one with the same id."""
 
-    items: tuple[AddedEvent, ...]
+    items: tuple[pool.AddedEvent, ...]
 
 
 class Refill(msgspec.Struct, frozen=True):
     """Remove all items, and add others."""
 
-    items: tuple[AddedEvent, ...]
+    items: tuple[pool.AddedEvent, ...]
 
 
 class Remove(msgspec.Struct, frozen=True):
@@ -81,8 +71,8 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     base: Segment | None
     taken: tuple[Held, ...] = ()
     dropped: tuple[Ref, ...] = ()
-    conflicts: tuple[PoolConflictResolved, ...] = ()
-    made: tuple[AddedEvent, ...] = ()
+    conflicts: tuple[pool.PoolConflictResolved, ...] = ()
+    made: tuple[pool.AddedEvent, ...] = ()
 
 
 class ChangeSettings(msgspec.Struct, frozen=True):
@@ -98,7 +88,7 @@ Command = Begin | Add | Refill | Remove | Evict | Restore | Clear | Merge | Chan
 Events = list[Completed]
 
 
-def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Completed]:
+def decide(kind: pool.Kind, command: Command, state: ContainerState) -> Sequence[Completed]:
     """
     Return the events that carry out `command`; no events where nothing would change.
 
@@ -114,7 +104,7 @@ def decide(kind: Kind, command: Command, state: ContainerState) -> Sequence[Comp
             return _add(kind, items, state)
         case Remove(id=item_id, reason=reason):
             held = _require_held(item_id, state)
-            return [PoolRemoved(id=item_id, item=held.ref, reason=reason, change=-held.totals)]
+            return [pool.PoolRemoved(id=item_id, item=held.ref, reason=reason, change=-held.totals)]
         case Evict(items=refs, reason=reason):
             return _evicted(kind, [_require_held(state.key_of(ref), state) for ref in refs], reason)
         case Restore(items=items):
@@ -139,7 +129,7 @@ def overflow(state: ContainerState, coming: int) -> list[Held]:
     )
 
 
-def _add(kind: Kind, items: Sequence[AddedEvent], state: ContainerState) -> Events:
+def _add(kind: pool.Kind, items: Sequence[pool.AddedEvent], state: ContainerState) -> Events:
     """Add as many items at a time as the limit allows, so that no version holds more than that."""
     events: Events = []
     rest = iter(items)
@@ -151,8 +141,8 @@ def _add(kind: Kind, items: Sequence[AddedEvent], state: ContainerState) -> Even
     return events
 
 
-def _added(kind: Kind, batch: Sequence[AddedEvent], state: ContainerState) -> Events:
-    if kind is QUEUE:
+def _added(kind: pool.Kind, batch: Sequence[pool.AddedEvent], state: ContainerState) -> Events:
+    if kind is pool.QUEUE:
         return [*_evicted(kind, overflow(state, len(batch)), "limit"), *batch]
     events: Events = []
     for item in batch:
@@ -168,18 +158,18 @@ def _added(kind: Kind, batch: Sequence[AddedEvent], state: ContainerState) -> Ev
     return events
 
 
-def _replacing(item: AddedEvent, old: Held) -> PoolReplaced:
+def _replacing(item: pool.AddedEvent, old: Held) -> pool.PoolReplaced:
     new = Held(old.ref, item)
     change = new.totals - old.totals
-    return PoolReplaced(content=item.content, description=item.description, id=item.id, old=old.ref, change=change)
+    return pool.PoolReplaced(content=item.content, description=item.description, id=item.id, old=old.ref, change=change)
 
 
-def _clear(kind: Kind, state: ContainerState) -> Events:
+def _clear(kind: pool.Kind, state: ContainerState) -> Events:
     held = state.items.values()
     return [kind.cleared(change=-total_of(held))] if held else []
 
 
-def _restore(kind: Kind, items: Sequence[Held], state: ContainerState) -> Events:
+def _restore(kind: pool.Kind, items: Sequence[Held], state: ContainerState) -> Events:
     seen = set()
     for held in items:
         key = _key_of(kind, held)
@@ -197,7 +187,7 @@ def _restore(kind: Kind, items: Sequence[Held], state: ContainerState) -> Events
     return [*evicted, Resolved(restored, tuple(items))]
 
 
-def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
+def _merge(kind: pool.Kind, command: Merge, state: ContainerState) -> Events:
     brings = command.taken or command.dropped or command.conflicts or command.made
     if not brings and state.merged.get(command.source, 0) >= command.version:
         return []
@@ -228,7 +218,7 @@ def _merge(kind: Kind, command: Merge, state: ContainerState) -> Events:
     return [*events, *_evicted(kind, overflow(fold(state, events), 0), "limit")]
 
 
-def _change_settings(kind: Kind, limit: int | None, tags: tuple[str, ...], state: ContainerState) -> Events:
+def _change_settings(kind: pool.Kind, limit: int | None, tags: tuple[str, ...], state: ContainerState) -> Events:
     if (limit, tags) == (state.limit, state.tags):
         return []
     leaving = [] if limit is None else [held for _, held in state.items.first(len(state.items) - limit)]
@@ -236,7 +226,7 @@ def _change_settings(kind: Kind, limit: int | None, tags: tuple[str, ...], state
     return [*_evicted(kind, leaving, "limit"), kind.settings(limit=limit, tags=tags)]
 
 
-def _evicted(kind: Kind, leaving: Sequence[Held], reason: str) -> Events:
+def _evicted(kind: pool.Kind, leaving: Sequence[Held], reason: str) -> Events:
     if not leaving:
         return []
     items = spans_of(held.ref for held in leaving)
@@ -252,13 +242,13 @@ def _require_held(key: Hashable, state: ContainerState) -> Held:
     return held
 
 
-def _key_of(kind: Kind, held: Held) -> Hashable:
-    return held.event.id if kind is POOL else held.ref
+def _key_of(kind: pool.Kind, held: Held) -> Hashable:
+    return held.event.id if kind is pool.POOL else held.ref
 
 
 def _name_of(held: Held) -> str:
     return repr(held.event.id) if held.event.id is not None else f"the item of version {held.ref.version}"
 
 
-QUEUES: Decider[ContainerState] = Decider(partial(decide, QUEUE), fold, EMPTY, complete, PACKING)
-POOLS: Decider[ContainerState] = Decider(partial(decide, POOL), fold, EMPTY, complete, PACKING)
+QUEUES: Decider[ContainerState] = Decider(partial(decide, pool.QUEUE), fold, EMPTY, complete, PACKING)
+POOLS: Decider[ContainerState] = Decider(partial(decide, pool.POOL), fold, EMPTY, complete, PACKING)

@@ -21,23 +21,8 @@ from ..errors import DamagedError, InvalidInputError, NotFoundError
 from ..named_events import EventSource, Resolved, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Segment, Span, refs_of, spans_of
+from . import events as pool
 from .describe import left_by
-from .events import (
-    ITEM_EVENTS,
-    AddedEvent,
-    BranchedEvent,
-    ClearedEvent,
-    ContainerEvent,
-    EvictedEvent,
-    MergedEvent,
-    OpenedEvent,
-    PoolBranched,
-    PoolConflictResolved,
-    PoolOpened,
-    PoolRemoved,
-    RestoredEvent,
-    SettingsEvent,
-)
 from .items import EvictedItem, Held
 
 NOTHING_LEFT = Left((), "")
@@ -53,7 +38,7 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: int = 0
-    opened: OpenedEvent | BranchedEvent | None = None
+    opened: pool.OpenedEvent | pool.BranchedEvent | None = None
     limit: int | None = None
     tags: tuple[str, ...] = ()
     items: OrderedMap[Hashable, Held] = msgspec.field(default_factory=OrderedMap)
@@ -65,7 +50,7 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_pool(self) -> bool:
         """Whether items have ids."""
-        return isinstance(self.opened, PoolOpened | PoolBranched)
+        return isinstance(self.opened, pool.PoolOpened | pool.PoolBranched)
 
     def key_of(self, ref: Ref) -> Hashable:
         """Return the key that an item with this origin has in `items`; the origin itself where there is none."""
@@ -76,7 +61,7 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
 
 EMPTY = ContainerState()
 # The events of a container in the form that `fold` takes: restorations and merges come with the items that they name.
-Completed = ContainerEvent | Resolved[Held]
+Completed = pool.ContainerEvent | Resolved[Held]
 
 
 def fold(state: ContainerState, events: Iterable[Completed]) -> ContainerState:
@@ -93,31 +78,31 @@ def _evolved(state: ContainerState, event: Completed) -> ContainerState:
     version = state.version + 1
     state = replace(state, version=version)
     taken = event.taken if isinstance(event, Resolved) else ()
-    recorded: ContainerEvent = recorded_event(event)
+    recorded: pool.ContainerEvent = recorded_event(event)
     match recorded:
-        case AddedEvent():
+        case pool.AddedEvent():
             return _with(state, Held(Ref(version, OWN), recorded))
-        case EvictedEvent():
+        case pool.EvictedEvent():
             return reduce(_without, refs_of(recorded.items), state)
-        case PoolRemoved():
+        case pool.PoolRemoved():
             return _without(state, recorded.item)
-        case RestoredEvent():
+        case pool.RestoredEvent():
             return reduce(_with, taken, state)
-        case ClearedEvent():
+        case pool.ClearedEvent():
             return replace(state, items=OrderedMap(), ids=OrderedMap())
-        case MergedEvent():
+        case pool.MergedEvent():
             last = max(state.merged.get(recorded.source, 0), recorded.version)
             merged = {**state.merged, recorded.source: last}
             return reduce(_with, taken, reduce(_without, refs_of(recorded.dropped), replace(state, merged=merged)))
-        case SettingsEvent():
+        case pool.SettingsEvent():
             return replace(state, limit=recorded.limit, tags=recorded.tags)
         case VersionNamed():
             return replace(state, names={**state.names, recorded.name: recorded.version})
-        case OpenedEvent():
+        case pool.OpenedEvent():
             return replace(state, opened=recorded, limit=recorded.limit, tags=recorded.tags)
-        case BranchedEvent():
+        case pool.BranchedEvent():
             return _branched(state, recorded)
-        case PoolConflictResolved():
+        case pool.PoolConflictResolved():
             return state  # It records how the conflict in the next merge event was resolved.
 
 
@@ -139,7 +124,7 @@ def _without(state: ContainerState, ref: Ref) -> ContainerState:
     return replace(state, items=state.items.minus(key), ids=state.ids.minus(ref) if state.is_pool else state.ids)
 
 
-def _branched(state: ContainerState, event: BranchedEvent) -> ContainerState:
+def _branched(state: ContainerState, event: pool.BranchedEvent) -> ContainerState:
     kept = [held.named_in(event.parent) for held in state.items.values()]
     branch = ContainerState(
         version=1, opened=event, limit=event.limit, tags=event.tags, merged=state.merged, ancestry=event.lineage
@@ -182,7 +167,7 @@ def unpacked(log: EventSource, stream: str, data: bytes) -> ContainerState:
     refs = refs_of(short.items)
     there = [Span(span.stream or stream, span.runs) for span in short.items]
     held = [Held(ref, one.event) for ref, one in zip(refs, read_items(log, there), strict=True)]
-    is_pool = isinstance(opened, PoolOpened | PoolBranched)
+    is_pool = isinstance(opened, pool.PoolOpened | pool.PoolBranched)
     ids = {one.ref: str(one.event.id) for one in held}
     return ContainerState(
         version=short.version,
@@ -193,7 +178,7 @@ def unpacked(log: EventSource, stream: str, data: bytes) -> ContainerState:
         ids=OrderedMap.of({ref: ids[ref] for ref in refs_of(short.by_age)}),
         names=short.names,
         merged=short.merged,
-        ancestry=opened.lineage if isinstance(opened, BranchedEvent) else (),
+        ancestry=opened.lineage if isinstance(opened, pool.BranchedEvent) else (),
     )
 
 
@@ -247,7 +232,7 @@ def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """
     first = events[0] if events else None
     parts: list[Sequence[Any]] = [events]
-    for segment in reversed(first.lineage) if isinstance(first, BranchedEvent) else ():
+    for segment in reversed(first.lineage) if isinstance(first, pool.BranchedEvent) else ():
         parts.append(log.read_events(segment.stream, until=segment.version))
         if len(parts[-1]) != segment.version:
             raise DamagedError(f"the branch of {segment.stream}@{segment.version}", "that version does not exist")
@@ -261,15 +246,15 @@ def read_items(log: EventSource, spans: Iterable[Span]) -> list[Held]:
     Raises:
         DamagedError: there is no such item.
     """
-    return [Held(ref, event) for ref, event in read_named(log, spans, ITEM_EVENTS)]
+    return [Held(ref, event) for ref, event in read_named(log, spans, pool.ITEM_EVENTS)]
 
 
 def _resolved(log: EventSource, event: Any) -> Completed:
-    if isinstance(event, RestoredEvent):
+    if isinstance(event, pool.RestoredEvent):
         return Resolved(event, tuple(read_items(log, event.items)))
-    if isinstance(event, MergedEvent):
+    if isinstance(event, pool.MergedEvent):
         return Resolved(event, tuple(read_items(log, event.taken)))
-    recorded: ContainerEvent = event
+    recorded: pool.ContainerEvent = event
     return recorded
 
 
@@ -295,16 +280,16 @@ class Departures:
     def go_on(self, events: Iterable[Completed]) -> None:
         """Record the items that leave with `events`, which follow those before."""
         for event in events:
-            recorded: ContainerEvent = recorded_event(event)
+            recorded: pool.ContainerEvent = recorded_event(event)
             # The leaving items are looked up before the fold, since access to an earlier state costs time for each of
             # its items.
             left, leaving = _leaving(recorded, self.state)
             self.state = fold(self.state, (event,))
-            if isinstance(recorded, BranchedEvent):
+            if isinstance(recorded, pool.BranchedEvent):
                 # Items that had left the ancestors were never in the branch.
                 self._left = _left_in(recorded.parent, self._left) if self._of_ancestors else {}
                 leaving = [held.named_in(recorded.parent) for held in leaving]
-            staying = self._there() if isinstance(recorded, MergedEvent | BranchedEvent) else ()
+            staying = self._there() if isinstance(recorded, pool.MergedEvent | pool.BranchedEvent) else ()
             for held in leaving:
                 ref = held.ref.within(self._stream)
                 if ref not in staying:
@@ -334,13 +319,13 @@ def departed(stream: str, events: Iterable[Completed]) -> list[EvictedItem]:
     ]
 
 
-def _leaving(event: ContainerEvent, state: ContainerState) -> tuple[Left, list[Held]]:
+def _leaving(event: pool.ContainerEvent, state: ContainerState) -> tuple[Left, list[Held]]:
     """Return the items that may leave with an event, and how; for a merge and a branch some of them may stay."""
     # Items that do not fit into a branch leave. An item of a merge may replace one with the same id.
-    left = Left(None, "evict", "limit") if isinstance(event, BranchedEvent) else left_by(event)
+    left = Left(None, "evict", "limit") if isinstance(event, pool.BranchedEvent) else left_by(event)
     if left is None:
         return NOTHING_LEFT, []
-    is_any = left.items is None or isinstance(event, MergedEvent)
+    is_any = left.items is None or isinstance(event, pool.MergedEvent)
     return left, list(state.items.values()) if is_any else _present_items(state, refs_of(left.items or ()))
 
 

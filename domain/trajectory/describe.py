@@ -21,46 +21,38 @@ from ..context.description import (
 )
 from ..messages import calls_of, field, kind_of
 from ..spans import Ref, span_of
-from . import events
+from . import events as run
 from .nodes import DESCRIPTION, node_name
 
 
-def describe(event: events.RunEvent) -> Change:
+def describe(event: run.RunEvent) -> Change:
     """Return what an event did in a run."""
     match event:
-        case events.RunOpened():
+        case run.RunOpened():
             return _opened(event)
-        case events.RoundsRestored(rounds=rounds):
+        case run.RoundsRestored(rounds=rounds):
             return Change(
                 lambda _: ", ".join(source_of(one.stream, one.version) for one in rounds),
                 settings={"rounds": [f"{one.stream}@{one.version}" for one in rounds]},
             )
-        case events.RunNamed(name=name, version=version):
+        case run.RunNamed(name=name, version=version):
             return named_version(name, version)
-        case events.RunClosed(reason=reason):
+        case run.RunClosed(reason=reason):
             return Change(lambda _: because(reason), facts=(Fact("closed", False, True, reason=reason),))
-        case events.MessageRecorded(record=record):
+        case run.MessageRecorded(record=record):
             message = parse_json(record)
             return Change(lambda write: f"{kind_of(message)}: {message_text(message, write)}")
-        case (
-            events.StepQueued()
-            | events.StepTaken()
-            | events.StepReturned()
-            | events.StepRefused()
-            | events.StepsCleared()
-        ):
+        case run.StepQueued() | run.StepTaken() | run.StepReturned() | run.StepRefused() | run.StepsCleared():
             return _step(event)
-        case (
-            events.PortraitRequested() | events.PortraitWritten() | events.PortraitFailed() | events.PortraitDiscarded()
-        ):
+        case run.PortraitRequested() | run.PortraitWritten() | run.PortraitFailed() | run.PortraitDiscarded():
             return _portrait(event)
         case _:
             return _graph(event)
 
 
-def name_of(event: events.NodeEvent) -> str:
+def name_of(event: run.NodeEvent) -> str:
     """Return the name of the node that an event registered, without a number."""
-    return node_name(events.type_of(event), event.label)
+    return node_name(run.type_of(event), event.label)
 
 
 def value_text(value: Any, write: WriteJson) -> str:
@@ -80,7 +72,7 @@ def _call(call: Any, write: WriteJson) -> str:
     return f"{name}({write(field(call, 'args'))})" if name else write(call)
 
 
-def _opened(event: events.RunOpened) -> Change:
+def _opened(event: run.RunOpened) -> Change:
     texts: dict[str, Any] = {"user": event.user, "session": event.session, "round": event.round, "sub": event.sub}
     texts |= {"agent": event.agent, "source": event.source}
     fields: dict[str, Any] = {"user": event.user, "session": event.session, "agent": event.agent}
@@ -91,39 +83,39 @@ def _opened(event: events.RunOpened) -> Change:
     )
 
 
-def _graph(event: events.RunEvent) -> Change:
+def _graph(event: run.RunEvent) -> Change:
     match event:
-        case events.NodeRegistered():
+        case run.NodeRegistered():
             edges = (Fact("edge from", None, event.edge, ITSELF, other=source) for source in event.sources)
             pointers = _pointers(event.left, (ITSELF,) if event.is_pointer else ())
             return Change(lambda write: _registered(event, write), facts=(*edges, *pointers))
-        case events.NodeEvent(fields=fields):
+        case run.NodeEvent(fields=fields):
             return Change(
                 lambda write: f"{name_of(event)}: {value_text(parse_json(fields).get('query'), write)}",
                 facts=_pointers((), (ITSELF,)),
             )
-        case events.NodeChanged(node=node, changes=changes):
+        case run.NodeChanged(node=node, changes=changes):
             facts = tuple(Fact(one.name, parse_json(one.old), parse_json(one.new), node) for one in changes)
             return Change(lambda write: f"{place_of(node)} {'; '.join(_changed(facts, write))}", facts=facts)
-        case events.NodeRemoved(node=node, joined=pointers, reason=reason):
+        case run.NodeRemoved(node=node, joined=pointers, reason=reason):
             now = f"pointers now {_places(pointers)}" if pointers else ""
             return Change(
                 lambda _: joined([place_of(node), now, because(reason)]),
                 facts=_pointers((), pointers),
                 left=Left((span_of(node),), "remove", reason),
             )
-        case events.EdgeAdded(source=source, target=target, edge=edge):
+        case run.EdgeAdded(source=source, target=target, edge=edge):
             return Change(
                 lambda _: f"{place_of(target)}, {edge} from {place_of(source)}",
                 facts=(Fact("edge from", None, edge, target, other=source),),
             )
-        case events.PointersMoved(left=left, joined=pointers):
+        case run.PointersMoved(left=left, joined=pointers):
             parts = [f"left {_places(left)}" if left else "", f"joined {_places(pointers)}" if pointers else ""]
             return Change(lambda _: joined(parts), facts=_pointers(left, pointers))
     raise AssertionError(f"{type(event).__name__} is no event of a graph")
 
 
-def _registered(event: events.NodeRegistered, write: WriteJson) -> str:
+def _registered(event: run.NodeRegistered, write: WriteJson) -> str:
     left = _places(event.left)
     pointer = f"no pointer any more {left}" if left else ""
     if event.is_pointer:
@@ -142,46 +134,46 @@ def _pointers(left: Iterable[Ref], joining: Iterable[Ref]) -> tuple[Fact, ...]:
 
 
 def _portrait(
-    event: events.PortraitRequested | events.PortraitWritten | events.PortraitFailed | events.PortraitDiscarded,
+    event: run.PortraitRequested | run.PortraitWritten | run.PortraitFailed | run.PortraitDiscarded,
 ) -> Change:
     place = place_of(event.node)
     match event:
-        case events.PortraitRequested(node=node, model=model):
+        case run.PortraitRequested(node=node, model=model):
             by = f"from {model}" if model else ""
             return Change(lambda _: joined([place, by]), facts=(Fact("portrait", None, "requested", node),))
-        case events.PortraitWritten(node=node, description=text, model=model):
+        case run.PortraitWritten(node=node, description=text, model=model):
             by = f"by {model}" if model else ""
             return Change(lambda _: f"{joined([place, by])}: {text}", facts=(Fact(DESCRIPTION, "", text, node),))
-        case events.PortraitFailed(node=node, error=text):
+        case run.PortraitFailed(node=node, error=text):
             failed = Fact("portrait", "requested", "failed", node, reason=text)
             return Change(lambda _: f"{place}: {text}", facts=(failed,))
-        case events.PortraitDiscarded(node=node, description=text):
+        case run.PortraitDiscarded(node=node, description=text):
             discarded = Fact("portrait", "requested", "discarded", node)
             return Change(lambda _: f"{place}: {text}", facts=(discarded,))
 
 
 def _step(
-    event: events.StepQueued | events.StepTaken | events.StepReturned | events.StepRefused | events.StepsCleared,
+    event: run.StepQueued | run.StepTaken | run.StepReturned | run.StepRefused | run.StepsCleared,
 ) -> Change:
     match event:
-        case events.StepQueued(queue=queue, name=name, params=params):
+        case run.StepQueued(queue=queue, name=name, params=params):
             return Change(lambda write: f"{queue}: {_with_params(name, params, write)}")
-        case events.StepRefused(queue=queue, name=name, params=params, capacity=capacity):
+        case run.StepRefused(queue=queue, name=name, params=params, capacity=capacity):
             held = counted(capacity, "step")
             refused = Fact("refused", new=step_shape(event), name=name, reason=f"the queue held {held} already")
             return Change(
                 lambda write: f"{queue}, which held {held} already: {_with_params(name, params, write)}",
                 facts=(refused,),
             )
-        case events.StepTaken(queue=queue, step=step):
+        case run.StepTaken(queue=queue, step=step):
             return Change(lambda _: f"{queue}: @{step}", left=Left((span_of(Ref(step)),), "take"))
-        case events.StepReturned(queue=queue, step=step):
+        case run.StepReturned(queue=queue, step=step):
             return Change(lambda _: f"{queue}: @{step}", came=(span_of(Ref(step)),))
-        case events.StepsCleared(queues=queues):
+        case run.StepsCleared(queues=queues):
             return Change(lambda _: ", ".join(queues), left=Left(None, "clear"))
 
 
-def step_shape(event: events.StepQueued | events.StepRefused) -> dict[str, Any]:
+def step_shape(event: run.StepQueued | run.StepRefused) -> dict[str, Any]:
     """Return a step as plain data."""
     return {"queue": event.queue, "name": event.name, "params": parse_json(event.params)}
 

@@ -11,7 +11,8 @@ from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..named_events import Resolved
 from ..spans import Ref
-from . import commands, events
+from . import commands
+from . import events as run
 from .graph import RunGraph
 from .nodes import (
     COMPUTATION,
@@ -66,26 +67,26 @@ def decide(command: commands.Command, state: RunState) -> Decided:
         case commands.Begin(event=event):
             return [] if state.opened else [event]
         case NameVersion():
-            return decide_name(command, state.names, events.RunNamed)
+            return decide_name(command, state.names, run.RunNamed)
         case commands.Close(reason=reason):
             given = require_optional(reason, "the reason")
-            return [] if state.is_closed else [events.RunClosed(reason=given)]
+            return [] if state.is_closed else [run.RunClosed(reason=given)]
         case commands.RestoreRounds(event=event, past=past):
             return [] if state.pins == event.rounds else [Resolved(event, past)]
         case commands.RecordMessages(records=records):
-            return [events.MessageRecorded(record=record) for record in records]
+            return [run.MessageRecorded(record=record) for record in records]
         case commands.QueueStep(queue=queue, step=step, capacity=capacity):
             return [_queue_step(require_queue(queue), step, capacity, state.steps.count(queue))]
         case commands.LoadSteps():
             return _load_steps(command)
         case commands.TakeStep(queue=queue):
             first = state.steps.first(require_queue(queue))
-            return [] if first is None else [events.StepTaken(queue=queue, step=first.version)]
+            return [] if first is None else [run.StepTaken(queue=queue, step=first.version)]
         case commands.ReturnStep(step=version):
             return [_return_step(version, state)]
         case commands.ClearSteps():
             queues = tuple(queue for queue in map(require_queue, command.queues) if state.steps.count(queue))
-            return [events.StepsCleared(queues=queues)] if queues else []
+            return [run.StepsCleared(queues=queues)] if queues else []
         case _:
             return _decide_on_graph(command, RunGraph(state))
 
@@ -107,11 +108,11 @@ def _decide_on_graph(command: commands.GraphCommand, graph: RunGraph) -> Decided
         case commands.MovePointers():
             return _move_pointers(command, graph)
         case commands.RequestPortrait(node=node, model=model):
-            return [events.PortraitRequested(node=node, model=model)] if is_undescribed(graph, node) else []
+            return [run.PortraitRequested(node=node, model=model)] if is_undescribed(graph, node) else []
         case commands.WritePortrait():
             return [_write_portrait(command, graph)]
         case commands.FailPortrait(node=node, error=error):
-            return [events.PortraitFailed(node=node, error=error.encode(errors="replace").decode())]
+            return [run.PortraitFailed(node=node, error=error.encode(errors="replace").decode())]
 
 
 RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, PACKING)
@@ -120,17 +121,17 @@ RUNS: Decider[RunState] = Decider(decide, fold, EMPTY, complete, PACKING)
 # New nodes
 
 
-def _register_query(command: commands.RegisterQuery, graph: RunGraph) -> events.QueryRegistered:
+def _register_query(command: commands.RegisterQuery, graph: RunGraph) -> run.QueryRegistered:
     _require_no_query(graph)
     description = command.description
     if description is None:
-        description = f"User query No.{_count(graph, events.QUERY):05}"
-    return events.QueryRegistered(
-        **_node_fields(events.QUERY, command.label, description, command.fields, graph), created_at=command.created_at
+        description = f"User query No.{_count(graph, run.QUERY):05}"
+    return run.QueryRegistered(
+        **_node_fields(run.QUERY, command.label, description, command.fields, graph), created_at=command.created_at
     )
 
 
-def _register_node(command: commands.RegisterNode, graph: RunGraph) -> events.NodeRegistered:
+def _register_node(command: commands.RegisterNode, graph: RunGraph) -> run.NodeRegistered:
     """
     Register a node, completely or not at all: the event has its edges and the changes of pointers.
 
@@ -139,7 +140,7 @@ def _register_node(command: commands.RegisterNode, graph: RunGraph) -> events.No
     """
     if not graph.state.query:
         raise RunStateError("Cannot register other node before registering query node.")
-    if command.type == events.QUERY:
+    if command.type == run.QUERY:
         raise InvalidInputError("A query is registered by register_query.")
     own_fields(command.type)
     sources = _sources(command.predecessors, graph)
@@ -155,7 +156,7 @@ def _register_node(command: commands.RegisterNode, graph: RunGraph) -> events.No
         fields = {**before, **fields}
     require_fields(command.type, fields)
     left, is_pointer = _moved_pointers(command, sources, graph)
-    return events.NodeRegistered(
+    return run.NodeRegistered(
         type=command.type,
         **_node_fields(command.type, command.label, description, fields, graph),
         created_at=command.created_at,
@@ -166,13 +167,13 @@ def _register_node(command: commands.RegisterNode, graph: RunGraph) -> events.No
     )
 
 
-def _import_node(command: commands.ImportNode, graph: RunGraph) -> events.QueryRegistered | events.NodeRegistered:
+def _import_node(command: commands.ImportNode, graph: RunGraph) -> run.QueryRegistered | run.NodeRegistered:
     """Register a node as it was in another store. It changes no pointers, and no attribute is filled in."""
     shared = _node_fields(command.type, command.label, command.description, command.fields, graph)
-    if command.type == events.QUERY:
+    if command.type == run.QUERY:
         _require_no_query(graph)
-        return events.QueryRegistered(**shared, created_at=command.created_at)
-    return events.NodeRegistered(
+        return run.QueryRegistered(**shared, created_at=command.created_at)
+    return run.NodeRegistered(
         type=command.type, **shared, created_at=command.created_at, sources=command.sources, edge=command.edge
     )
 
@@ -278,10 +279,10 @@ def _moved_pointers(
 # Changes of nodes, edges and pointers
 
 
-def _modify_node(command: commands.ModifyNode, graph: RunGraph) -> list[events.NodeChanged]:
+def _modify_node(command: commands.ModifyNode, graph: RunGraph) -> list[run.NodeChanged]:
     ref = graph.resolve(command.name)
     before = graph.attributes_of(ref)
-    changes: list[events.AttributeChange] = []
+    changes: list[run.AttributeChange] = []
     for name, value in command.changes.items():
         if name not in before:
             raise UnknownAttributeError(
@@ -291,19 +292,19 @@ def _modify_node(command: commands.ModifyNode, graph: RunGraph) -> list[events.N
         if name == DESCRIPTION:
             require_unicode(value, "the description")
         new = canonical_json(value, what=f"the attribute {name!r} of {command.name}")
-        changes.append(events.AttributeChange(name, canonical_json(before[name], what=name), new))
-    return [events.NodeChanged(node=ref, changes=tuple(changes), made_at=command.made_at)] if changes else []
+        changes.append(run.AttributeChange(name, canonical_json(before[name], what=name), new))
+    return [run.NodeChanged(node=ref, changes=tuple(changes), made_at=command.made_at)] if changes else []
 
 
-def _remove_node(command: commands.RemoveNode, graph: RunGraph) -> events.NodeRemoved:
+def _remove_node(command: commands.RemoveNode, graph: RunGraph) -> run.NodeRemoved:
     """Remove a node; if it is a pointer, its predecessors become pointers."""
     reason = require_optional(command.reason, "the reason")
     ref = graph.resolve(command.name)
     joined = [edge.end for edge in graph.predecessors(ref)] if ref in graph.state.pointers else []
-    return events.NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=reason)
+    return run.NodeRemoved(node=ref, joined=_new_pointers(joined, graph), reason=reason)
 
 
-def _add_edge(command: commands.AddEdge, graph: RunGraph) -> list[events.EdgeAdded]:
+def _add_edge(command: commands.AddEdge, graph: RunGraph) -> list[run.EdgeAdded]:
     source, target = graph.resolve(command.source), graph.resolve(command.target)
     if target.stream:
         # That round may go on, and add the opposite edge without knowing of this one.
@@ -319,13 +320,13 @@ def _add_edge(command: commands.AddEdge, graph: RunGraph) -> list[events.EdgeAdd
             f"an edge from {command.source} to {command.target} would close a cycle: register the node again, "
             "and lead to its new version"
         )
-    return [events.EdgeAdded(source=source, target=target, edge=edge)]
+    return [run.EdgeAdded(source=source, target=target, edge=edge)]
 
 
-def _move_pointers(command: commands.MovePointers, graph: RunGraph) -> list[events.PointersMoved]:
+def _move_pointers(command: commands.MovePointers, graph: RunGraph) -> list[run.PointersMoved]:
     joined = _new_pointers(map(graph.resolve, command.joined), graph)
     left = tuple(ref for ref in map(graph.resolve, command.left) if ref in graph.state.pointers)
-    return [events.PointersMoved(left=left, joined=joined)] if left or joined else []
+    return [run.PointersMoved(left=left, joined=joined)] if left or joined else []
 
 
 def _new_pointers(refs: Iterable[Ref], graph: RunGraph) -> tuple[Ref, ...]:
@@ -340,16 +341,14 @@ def is_undescribed(graph: RunGraph, ref: Ref) -> bool:
     return graph.is_there(ref) and graph.type_of(ref) in DATA and not graph.description_of(ref)
 
 
-def _write_portrait(
-    command: commands.WritePortrait, graph: RunGraph
-) -> events.PortraitWritten | events.PortraitDiscarded:
+def _write_portrait(command: commands.WritePortrait, graph: RunGraph) -> run.PortraitWritten | run.PortraitDiscarded:
     """Record the answer of a model, or discard it if it came too late."""
     description = require_unicode(command.description, "the description")
     if is_undescribed(graph, command.node):
-        return events.PortraitWritten(
+        return run.PortraitWritten(
             node=command.node, description=description, model=command.model, made_at=command.made_at
         )
-    return events.PortraitDiscarded(node=command.node, description=description)
+    return run.PortraitDiscarded(node=command.node, description=description)
 
 
 # Steps
@@ -362,29 +361,29 @@ def require_queue(queue: str) -> str:
     Raises:
         InvalidInputError: there is no queue of that name.
     """
-    if queue not in events.QUEUES:
-        raise InvalidInputError(f"TodoListManager: Invalid list type: {queue} (there are {', '.join(events.QUEUES)})")
+    if queue not in run.QUEUES:
+        raise InvalidInputError(f"TodoListManager: Invalid list type: {queue} (there are {', '.join(run.QUEUES)})")
     return queue
 
 
-def _queue_step(queue: str, step: commands.Step, capacity: int, count: int) -> events.StepQueued | events.StepRefused:
+def _queue_step(queue: str, step: commands.Step, capacity: int, count: int) -> run.StepQueued | run.StepRefused:
     if count < capacity:
-        return events.StepQueued(queue=queue, name=step.name, params=step.params)
-    return events.StepRefused(queue=queue, name=step.name, params=step.params, capacity=capacity)
+        return run.StepQueued(queue=queue, name=step.name, params=step.params)
+    return run.StepRefused(queue=queue, name=step.name, params=step.params, capacity=capacity)
 
 
-def _load_steps(command: commands.LoadSteps) -> list[events.StepsCleared | events.StepQueued | events.StepRefused]:
+def _load_steps(command: commands.LoadSteps) -> list[run.StepsCleared | run.StepQueued | run.StepRefused]:
     """Fill queues again; each step beyond the capacity is refused by an event of its own."""
-    made: list[events.StepsCleared | events.StepQueued | events.StepRefused] = [
-        events.StepsCleared(queues=tuple(require_queue(queue) for queue in command.queues))
+    made: list[run.StepsCleared | run.StepQueued | run.StepRefused] = [
+        run.StepsCleared(queues=tuple(require_queue(queue) for queue in command.queues))
     ]
     for queue, steps in command.queues.items():
         made += [_queue_step(queue, step, command.capacity, count) for count, step in enumerate(steps)]
     return made
 
 
-def _return_step(version: int, state: RunState) -> events.StepReturned:
+def _return_step(version: int, state: RunState) -> run.StepReturned:
     step = state.steps.taken.get(version)
     if step is None:
         raise NotFoundError(f"no step of version {version} is taken: it was never, or has been given back")
-    return events.StepReturned(queue=step.event.queue, step=version)
+    return run.StepReturned(queue=step.event.queue, step=version)

@@ -18,31 +18,7 @@ from ..log.ports import Range
 from ..named_events import EventSource, Resolved
 from ..ordered_map import OrderedMap, draft_of, settled
 from ..spans import Ref, Segment
-from .events import (
-    QUERY,
-    EdgeAdded,
-    MessageRecorded,
-    NodeChanged,
-    NodeEvent,
-    NodeRegistered,
-    NodeRemoved,
-    PointersMoved,
-    PortraitDiscarded,
-    PortraitFailed,
-    PortraitRequested,
-    PortraitWritten,
-    QueryRegistered,
-    RoundsRestored,
-    RunClosed,
-    RunEvent,
-    RunNamed,
-    RunOpened,
-    StepQueued,
-    StepRefused,
-    StepReturned,
-    StepsCleared,
-    StepTaken,
-)
+from . import events as run
 from .nodes import node_name
 from .stored import Change, Held, StoredEvents, Vertex, hash_of
 
@@ -167,7 +143,7 @@ def _by_source(vertices: OrderedMap[int, Vertex], into: Edges) -> dict[Ref, Row[
     edges = [
         (source, Edge(Ref(vertex.version), event.edge, vertex.version))
         for vertex in vertices.values()
-        if isinstance(event := vertex.event, NodeRegistered)
+        if isinstance(event := vertex.event, run.NodeRegistered)
         for source in event.sources
     ]
     edges += [(edge.end, Edge(target, edge.type, edge.version)) for target, row in into.items() for edge in row_of(row)]
@@ -190,7 +166,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """The state of a run at one version. Maps by vertex also have vertices of earlier rounds."""
 
     version: int = 0
-    opened: RunOpened | None = None
+    opened: run.RunOpened | None = None
     is_closed: bool = False
     # The version that registered the query, or 0.
     query: int = 0
@@ -236,7 +212,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 EMPTY = RunState()
 # The events of a run in the form that `fold` takes: a restoration may come with the rounds that it names.
-Completed = RunEvent | Resolved[PastRound]
+Completed = run.RunEvent | Resolved[PastRound]
 
 
 def fold(state: RunState, events: Iterable[Completed]) -> RunState:
@@ -300,44 +276,44 @@ class _Fold:
     def apply(self, event: Completed) -> None:
         self._version += 1
         match event:
-            case NodeRegistered():
+            case run.NodeRegistered():
                 self._register(event)
-            case QueryRegistered():
-                self._add_vertex(QUERY, event)
+            case run.QueryRegistered():
+                self._add_vertex(run.QUERY, event)
                 self._query = self._version
                 self._pointers[Ref(self._version)] = None
-            case NodeChanged() | PortraitWritten():
+            case run.NodeChanged() | run.PortraitWritten():
                 self._change(event)
-            case NodeRemoved():
+            case run.NodeRemoved():
                 self._remove(event)
-            case EdgeAdded():
+            case run.EdgeAdded():
                 self._add_edge(event)
-            case PointersMoved(left=left, joined=joined):
+            case run.PointersMoved(left=left, joined=joined):
                 self._move_pointers(left, joined)
-            case MessageRecorded():
+            case run.MessageRecorded():
                 self._messages[self._version] = Held(self._version, self._source_of(event))
-            case StepQueued(queue=queue):
+            case run.StepQueued(queue=queue):
                 self._steps = self._steps.plus(queue, Held(self._version, self._source_of(event)))
-            case StepTaken(queue=queue):
+            case run.StepTaken(queue=queue):
                 self._steps = self._steps.without_first(queue)
-            case StepReturned(queue=queue, step=step):
+            case run.StepReturned(queue=queue, step=step):
                 self._steps = self._steps.given_back(queue, step)
-            case StepsCleared(queues=queues):
+            case run.StepsCleared(queues=queues):
                 self._steps = self._steps.without(queues)
             case Resolved(event=restored, taken=past):
                 self._pins, self._past = restored.rounds, past
-            case RoundsRestored(rounds=rounds):
+            case run.RoundsRestored(rounds=rounds):
                 self._pins = rounds
-            case RunNamed(name=name, version=version):
+            case run.RunNamed(name=name, version=version):
                 self._names = {**self._names, name: version}
-            case RunOpened():
+            case run.RunOpened():
                 self._opened = event
-            case RunClosed():
+            case run.RunClosed():
                 self._is_closed = True
-            case StepRefused() | PortraitRequested() | PortraitFailed() | PortraitDiscarded():
+            case run.StepRefused() | run.PortraitRequested() | run.PortraitFailed() | run.PortraitDiscarded():
                 pass  # These are recorded, and change nothing.
 
-    def _register(self, event: NodeRegistered) -> None:
+    def _register(self, event: run.NodeRegistered) -> None:
         self._add_vertex(event.type, event)
         for source in event.sources:
             if source.stream:
@@ -350,7 +326,7 @@ class _Fold:
         if event.is_pointer:
             self._pointers[Ref(self._version)] = None
 
-    def _add_vertex(self, node_type: str, event: NodeEvent) -> None:
+    def _add_vertex(self, node_type: str, event: run.NodeEvent) -> None:
         version, name = self._version, node_name(node_type, event.label)
         before = self._newest.get(name) or (self._hashed.get(hash_of(name), 0) if self._hashed else 0)
         older = self._vertices.get(before) if before else None
@@ -363,19 +339,19 @@ class _Fold:
         stored = self._stored
         return event if stored is None or stored.until is not None else stored
 
-    def _change(self, event: NodeChanged | PortraitWritten) -> None:
+    def _change(self, event: run.NodeChanged | run.PortraitWritten) -> None:
         node = event.node
         self._changes[node] = Change(self._version, self._source_of(event)), self._changes.get(node)
         self._touches_past = self._touches_past or bool(node.stream)
 
-    def _remove(self, event: NodeRemoved) -> None:
+    def _remove(self, event: run.NodeRemoved) -> None:
         self._removed[event.node] = self._version
         self._move_pointers((event.node,), event.joined)
         self._touches_past = self._touches_past or bool(event.node.stream)
         if event.node == Ref(self._query):
             self._query = 0
 
-    def _add_edge(self, event: EdgeAdded) -> None:
+    def _add_edge(self, event: run.EdgeAdded) -> None:
         source, target = event.source, event.target
         if self._out is not None:
             self._out[source] = Edge(target, event.edge, self._version), self._out.get(source)
@@ -405,9 +381,9 @@ def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     Raises:
         DamagedError: a stream does not hold the versions that an event names.
     """
-    if RoundsRestored not in map(type, events):
+    if run.RoundsRestored not in map(type, events):
         return events
-    last = next(event for event in reversed(events) if isinstance(event, RoundsRestored))
+    last = next(event for event in reversed(events) if isinstance(event, run.RoundsRestored))
     return [Resolved(last, past_rounds(log, last.rounds)) if event is last else event for event in events]
 
 

@@ -6,72 +6,61 @@ from typing import Any
 
 from ..context.description import ITSELF, Change, Fact, Left, because, counted, joined, named, named_version, sized
 from ..spans import refs_of
-from .events import (
-    WindowAdded,
-    WindowCleared,
-    WindowDropped,
-    WindowEvent,
-    WindowEvicted,
-    WindowNamed,
-    WindowOpened,
-    WindowReplaced,
-    WindowRestored,
-    WindowSettingsChanged,
-)
+from . import events as window
 
 
 def left_by(event: object) -> Left | None:
     """Return which items left with an event; None if no items did."""
     match event:
-        case WindowReplaced(old=items):
+        case window.WindowReplaced(old=items):
             return Left(items, "replace")
-        case WindowEvicted(items=items, how=how, reason=reason):
+        case window.WindowEvicted(items=items, how=how, reason=reason):
             return Left(items, how, reason)
-        case WindowCleared():
+        case window.WindowCleared():
             return Left(None, "clear")
     return None
 
 
-def describe(event: WindowEvent) -> Change:
+def describe(event: window.WindowEvent) -> Change:
     """Return what an event did to a window."""
     left = left_by(event)
     match event:
-        case WindowOpened() | WindowSettingsChanged():
+        case window.WindowOpened() | window.WindowSettingsChanged():
             return _set(event)
-        case WindowAdded():
+        case window.WindowAdded():
             return Change(lambda _: f"{event.key}: {event.value}", adds_item=True)
-        case WindowReplaced(old=old):
+        case window.WindowReplaced(old=old):
             return Change(
                 lambda _: f"{event.key}, in the place of {named(old)}: {event.value}",
                 left=left,
                 adds_item=True,
                 instead=next(refs_of(old), None),
             )
-        case WindowDropped():
+        case window.WindowDropped():
             over = f"with it {event.tokens:,} tokens, and {event.max_tokens:,} are allowed"
             return Change(
                 lambda _: f"{event.key}, not let in ({over}): {event.value}",
                 facts=(Fact("dropped", new=event, ref=ITSELF, name=event.key, reason=over),),
             )
-        case WindowEvicted(items=items, how=how, reason=reason):
+        case window.WindowEvicted(items=items, how=how, reason=reason):
             why = "to make room" if how == "room" else because(reason)
             return Change(
                 lambda _: joined([named(items), sized(event.change), why]),
                 left=left,
                 reason=reason or ("room" if how == "room" else None),
             )
-        case WindowRestored(items=items):
+        case window.WindowRestored(items=items):
             return Change(lambda _: joined([named(items), sized(event.change)]), came=items)
-        case WindowCleared(change=change):
+        case window.WindowCleared(change=change):
             return Change(lambda _: joined([counted(-change.items, "item"), sized(change)]), left=left)
-        case WindowNamed():
+        case window.WindowNamed():
             return named_version(event.name, event.version)
 
 
-def _set(event: WindowOpened | WindowSettingsChanged) -> Change:
+def _set(event: window.WindowOpened | window.WindowSettingsChanged) -> Change:
     settings: dict[str, Any] = {"max_tokens": event.max_tokens, "policy": event.policy}
     opened: dict[str, Any] | None = None
-    if isinstance(event, WindowOpened):
+    if isinstance(event, window.WindowOpened):
         fields = {"user": event.user, "session": event.session, "agent": event.agent}
         who = {name: value for name, value in fields.items() if value is not None}
         # In JSON, the policy comes last if it is the usual one.

@@ -12,18 +12,7 @@ from ..errors import InvalidInputError, LimitExceededError, NotFoundError
 from ..named_events import Resolved
 from ..spans import Ref, Span, spans_of
 from ..totals import Totals
-from .events import (
-    WindowAdded,
-    WindowCleared,
-    WindowDropped,
-    WindowEvent,
-    WindowEvicted,
-    WindowNamed,
-    WindowOpened,
-    WindowReplaced,
-    WindowRestored,
-    WindowSettingsChanged,
-)
+from . import events as window
 from .items import QUARTERS_PER_TOKEN, Held
 from .state import EMPTY, PACKING, Completed, WindowState, complete, fold
 
@@ -41,7 +30,7 @@ class Incoming(msgspec.Struct, frozen=True):
 class Begin(msgspec.Struct, frozen=True):
     """Open the window."""
 
-    event: WindowOpened
+    event: window.WindowOpened
 
 
 class Add(msgspec.Struct, frozen=True):
@@ -97,13 +86,13 @@ class ChangeSettings(msgspec.Struct, frozen=True):
 Command = Begin | Add | Put | SetItems | Remove | Evict | Restore | Clear | ChangeSettings | NameVersion
 
 
-def admitted(incoming: Incoming, old: Sequence[Held], state: WindowState) -> list[WindowEvent]:
+def admitted(incoming: Incoming, old: Sequence[Held], state: WindowState) -> list[window.WindowEvent]:
     """Return the events of an item to be added; it replaces the items in `old`, if there are any."""
     quarters = state.held.quarters - sum(held.quarters for held in old) + incoming.quarters
     leaving = _leaving(incoming, quarters, old, state)
     if leaving is None:
         tokens = quarters // QUARTERS_PER_TOKEN
-        return [WindowDropped(**asdict(incoming), tokens=tokens, max_tokens=state.max_tokens)]
+        return [window.WindowDropped(**asdict(incoming), tokens=tokens, max_tokens=state.max_tokens)]
     if not leaving:
         return [_arrived(incoming, old, state.held.quarters)]
     left = state.held.quarters - sum(held.quarters for held in leaving)
@@ -138,22 +127,24 @@ def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: Wi
     return None
 
 
-def added(incoming: Incoming, before: int) -> WindowAdded:
+def added(incoming: Incoming, before: int) -> window.WindowAdded:
     """Return the event that adds an item to those of `before` quarters."""
-    return WindowAdded(**asdict(incoming), change=change_of(before, before + incoming.quarters, 1))
+    return window.WindowAdded(**asdict(incoming), change=change_of(before, before + incoming.quarters, 1))
 
 
-def _arrived(incoming: Incoming, old: Sequence[Held], before: int) -> WindowEvent:
+def _arrived(incoming: Incoming, old: Sequence[Held], before: int) -> window.WindowEvent:
     if not old:
         return added(incoming, before)
     after = before - sum(held.quarters for held in old) + incoming.quarters
-    return WindowReplaced(**asdict(incoming), old=named(old), change=change_of(before, after, 1 - len(old)))
+    return window.WindowReplaced(**asdict(incoming), old=named(old), change=change_of(before, after, 1 - len(old)))
 
 
-def evicted(leaving: Sequence[Held], before: int, *, how: str, reason: str | None = None) -> WindowEvicted:
+def evicted(leaving: Sequence[Held], before: int, *, how: str, reason: str | None = None) -> window.WindowEvicted:
     """Return the event of items that leave a window which held `before` quarters."""
     after = before - sum(held.quarters for held in leaving)
-    return WindowEvicted(items=named(leaving), change=change_of(before, after, -len(leaving)), how=how, reason=reason)
+    return window.WindowEvicted(
+        items=named(leaving), change=change_of(before, after, -len(leaving)), how=how, reason=reason
+    )
 
 
 def named(items: Sequence[Held], stream: str = "") -> tuple[Span, ...]:
@@ -195,20 +186,20 @@ def decide(command: Command, state: WindowState) -> Sequence[Completed]:
             return _clear(state)
         case ChangeSettings(max_tokens=max_tokens, policy=policy):
             is_so = (max_tokens, policy) == (state.max_tokens, state.policy)
-            return [] if is_so else [WindowSettingsChanged(max_tokens=max_tokens, policy=policy)]
+            return [] if is_so else [window.WindowSettingsChanged(max_tokens=max_tokens, policy=policy)]
         case NameVersion():
-            return decide_name(command, state.names, WindowNamed)
+            return decide_name(command, state.names, window.WindowNamed)
 
 
-def _put(incoming: Incoming, state: WindowState) -> Sequence[WindowEvent]:
+def _put(incoming: Incoming, state: WindowState) -> Sequence[window.WindowEvent]:
     old = state.with_key(incoming.key)
     if len(old) == 1 and old[0].says(incoming.value, incoming.source, incoming.priority):
         return []
     return admitted(incoming, old, state)
 
 
-def _set_items(items: Sequence[Incoming], state: WindowState) -> Sequence[WindowEvent]:
-    events: list[WindowEvent] = _clear(state)
+def _set_items(items: Sequence[Incoming], state: WindowState) -> Sequence[window.WindowEvent]:
+    events: list[window.WindowEvent] = _clear(state)
     quarters = 0
     for incoming in items:
         events.append(added(incoming, quarters))
@@ -216,9 +207,9 @@ def _set_items(items: Sequence[Incoming], state: WindowState) -> Sequence[Window
     return events
 
 
-def _clear(state: WindowState) -> list[WindowEvent]:
+def _clear(state: WindowState) -> list[window.WindowEvent]:
     count = len(state.held.items)
-    return [WindowCleared(change=change_of(state.held.quarters, 0, -count))] if count else []
+    return [window.WindowCleared(change=change_of(state.held.quarters, 0, -count))] if count else []
 
 
 def _restore(stream: str, items: Sequence[Held], state: WindowState) -> Sequence[Completed]:
@@ -232,7 +223,7 @@ def _restore(stream: str, items: Sequence[Held], state: WindowState) -> Sequence
     if not items:
         return []
     change = change_of(state.held.quarters, quarters, len(items))
-    return [Resolved(WindowRestored(items=named(items, stream), change=change), tuple(items))]
+    return [Resolved(window.WindowRestored(items=named(items, stream), change=change), tuple(items))]
 
 
 def _with_key(key: str, state: WindowState) -> list[Held]:

@@ -17,21 +17,8 @@ from ..errors import DamagedError, NotFoundError
 from ..named_events import EventSource, Resolved, read_named, recorded_event
 from ..ordered_map import OrderedMap
 from ..spans import OWN, Ref, Span, refs_of, spans_of
+from . import events as window
 from .describe import left_by
-from .events import (
-    ITEM_EVENTS,
-    WindowAdded,
-    WindowCleared,
-    WindowDropped,
-    WindowEvent,
-    WindowEvicted,
-    WindowItemEvent,
-    WindowNamed,
-    WindowOpened,
-    WindowReplaced,
-    WindowRestored,
-    WindowSettingsChanged,
-)
 from .items import QUARTERS_PER_TOKEN, DroppedItem, EvictedItem, Held
 
 K = TypeVar("K", bound=Hashable)
@@ -79,7 +66,7 @@ class WindowState(msgspec.Struct, frozen=True, kw_only=True):
     """A window at one version: its settings, its items, and the same items by key and by priority."""
 
     version: int = 0
-    opened: WindowOpened | None = None
+    opened: window.WindowOpened | None = None
     max_tokens: int = 0
     policy: str = "first_come"
     held: Group = NO_ITEMS
@@ -100,7 +87,7 @@ class WindowState(msgspec.Struct, frozen=True, kw_only=True):
 
 EMPTY = WindowState()
 # The events of a window in the form that `fold` takes: restorations come with the items that they name.
-Completed = WindowEvent | Resolved[Held]
+Completed = window.WindowEvent | Resolved[Held]
 
 
 def fold(state: WindowState, events: Iterable[Completed]) -> WindowState:
@@ -112,27 +99,27 @@ def _evolved(state: WindowState, event: Completed) -> WindowState:
     version = state.version + 1
     state = replace(state, version=version)
     match recorded_event(event):
-        case WindowAdded() as added:
+        case window.WindowAdded() as added:
             return _with(state, Held(version, added, (version, 0)))
-        case WindowReplaced() as replaced:
+        case window.WindowReplaced() as replaced:
             places = [_require_held(state, ref).place for ref in refs_of(replaced.old)]
             if not places:
                 raise DamagedError(f"item {version} of a window", "it replaced nothing")
             place = min(places)
             return _with(reduce(_without, refs_of(replaced.old), state), Held(version, replaced, place))
-        case WindowEvicted(items=items):
+        case window.WindowEvicted(items=items):
             return reduce(_without, refs_of(items), state)
-        case WindowRestored():
+        case window.WindowRestored():
             assert isinstance(event, Resolved), "a restoration is folded with what it names"
             placed = [held._replace(place=(version, index)) for index, held in enumerate(event.taken)]
             return reduce(_with, placed, state)
-        case WindowCleared():
+        case window.WindowCleared():
             return replace(state, held=NO_ITEMS, by_key=OrderedMap(), by_priority=OrderedMap())
-        case WindowOpened() as opened:
+        case window.WindowOpened() as opened:
             return replace(state, opened=opened, max_tokens=opened.max_tokens, policy=opened.policy)
-        case WindowSettingsChanged(max_tokens=max_tokens, policy=policy):
+        case window.WindowSettingsChanged(max_tokens=max_tokens, policy=policy):
             return replace(state, max_tokens=max_tokens, policy=policy)
-        case WindowNamed(name=name, version=named):
+        case window.WindowNamed(name=name, version=named):
             return replace(state, names={**state.names, name: named})
     # An item that was dropped was never in the window.
     return state
@@ -175,11 +162,11 @@ def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     Raises:
         DamagedError: the stream does not hold what an event names.
     """
-    return [_resolved(log, event) if isinstance(event, WindowRestored) else event for event in events]
+    return [_resolved(log, event) if isinstance(event, window.WindowRestored) else event for event in events]
 
 
-def _resolved(log: EventSource, event: WindowRestored) -> Resolved[Held]:
-    named = read_named(log, event.items, ITEM_EVENTS)
+def _resolved(log: EventSource, event: window.WindowRestored) -> Resolved[Held]:
+    named = read_named(log, event.items, window.ITEM_EVENTS)
     return Resolved(event, tuple(Held(ref.version, found, NOWHERE) for ref, found in named))
 
 
@@ -234,11 +221,11 @@ def unpacked(log: EventSource, stream: str, data: bytes) -> WindowState:
     there = [Span(stream, span.runs) for span in short.items]
     held = {
         ref.version: Held(ref.version, event, short.places.get(ref.version, (ref.version, 0)))
-        for ref, event in read_named(log, there, ITEM_EVENTS)
+        for ref, event in read_named(log, there, window.ITEM_EVENTS)
     }
     return WindowState(
         version=short.version,
-        opened=opened if isinstance(opened, WindowOpened) else None,
+        opened=opened if isinstance(opened, window.WindowOpened) else None,
         max_tokens=short.max_tokens,
         policy=short.policy,
         held=_group_of(held.values()),
@@ -320,11 +307,11 @@ class Departures:
                 del self._there[version]
                 self._left[version] = departure
         match event:
-            case WindowAdded() | WindowReplaced():
+            case window.WindowAdded() | window.WindowReplaced():
                 self._there[number] = None
-            case WindowRestored(items=items):
+            case window.WindowRestored(items=items):
                 self._come(_versions(items))
-            case WindowDropped():
+            case window.WindowDropped():
                 self._dropped[number] = None
 
     def _come(self, versions: Iterable[int]) -> None:
@@ -334,14 +321,14 @@ class Departures:
             self._there[version] = None
 
     def _item_at(self, version: int) -> Held:
-        event: WindowItemEvent = self._events[version - 1]
+        event: window.WindowItemEvent = self._events[version - 1]
         return Held(version, event, (0, 0))
 
     def _birth(self, version: int) -> str:
         return f"{self._stream}@{version}"
 
     def _dropped_item(self, version: int) -> DroppedItem:
-        event: WindowDropped = self._events[version - 1]
+        event: window.WindowDropped = self._events[version - 1]
         item = self._item_at(version).item
         return DroppedItem(item, event.tokens, event.max_tokens, version, self._birth(version))
 

@@ -14,22 +14,7 @@ from ...concurrency.locks import cached_property
 from ...errors import CallSettledError, DecisionRefusedError, DuplicateItemError, InvalidInputError, NotFoundError
 from ...spans import Ref, Span, joined_spans
 from ...totals import Totals
-from ..events import (
-    ChatEvent,
-    ChatItemEvent,
-    Cleared,
-    FunctionCalled,
-    FunctionReturned,
-    InstructionsReplaced,
-    ItemInserted,
-    ItemsEvicted,
-    ItemsPinned,
-    ItemsRestored,
-    ItemsUnpinned,
-    MessageAdded,
-    MessageExtended,
-    MessageFinished,
-)
+from .. import events as chat
 from ..pairing import IN_BATCH, pair_calls
 from ..pieces import written
 from ..state.arena import totals_of
@@ -44,7 +29,7 @@ RESTORED_TOGETHER = ("evict", "truncate", "clear", "merge")
 ALL_READ_MAX, PAIRED_AROUND = 4, 4
 
 
-def require_ids(items: Sequence[ChatItemEvent]) -> Sequence[ChatItemEvent]:
+def require_ids(items: Sequence[chat.ChatItemEvent]) -> Sequence[chat.ChatItemEvent]:
     """
     Return the items, if their ids and call ids are valid.
 
@@ -53,12 +38,12 @@ def require_ids(items: Sequence[ChatItemEvent]) -> Sequence[ChatItemEvent]:
     """
     for item in items:
         require_short(item.id, "the item id")
-        if isinstance(item, FunctionCalled | FunctionReturned):
+        if isinstance(item, chat.FunctionCalled | chat.FunctionReturned):
             require_short(item.call_id, "the call id")
     return items
 
 
-def new_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> list[ChatItemEvent]:
+def new_items(stream: str, items: Sequence[chat.ChatItemEvent], state: ChatState) -> list[chat.ChatItemEvent]:
     """
     Return those of `items` that the context never held; the same item again is left out.
 
@@ -66,7 +51,7 @@ def new_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> 
         DuplicateItemError: an item with other content, or an evicted item, has one of the ids.
         InvalidInputError: an id is too long.
     """
-    fresh: dict[str, ChatItemEvent] = {}
+    fresh: dict[str, chat.ChatItemEvent] = {}
     for item in require_ids(items):
         ordinal = state.items.ordinal(item.id)
         known = fresh.get(item.id) if ordinal is None else state.items.arena.items[ordinal]
@@ -79,16 +64,16 @@ def new_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> 
     return list(fresh.values())
 
 
-def _is_same(known: ChatItemEvent, item: ChatItemEvent) -> bool:
+def _is_same(known: chat.ChatItemEvent, item: chat.ChatItemEvent) -> bool:
     """Compare without time and origin, which are information about an item and not its content."""
     if type(known) is not type(item):
         return False
-    if isinstance(item, MessageAdded) and isinstance(known, MessageAdded):
+    if isinstance(item, chat.MessageAdded) and isinstance(known, chat.MessageAdded):
         item = msgspec.structs.replace(item, until=known.until)
     return known == msgspec.structs.replace(item, created_at=known.created_at, origin=known.origin)
 
 
-def write_piece(command: WritePiece, state: ChatState) -> list[ChatEvent]:
+def write_piece(command: WritePiece, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that adds a piece to a message, or none if it is there; a message that left the view goes on, too.
 
@@ -98,7 +83,7 @@ def write_piece(command: WritePiece, state: ChatState) -> list[ChatEvent]:
     items = state.items
     ordinal = items.ordinal(command.item_id)
     message = None if ordinal is None else items.item(ordinal)
-    if ordinal is None or not isinstance(message, MessageAdded) or message.incomplete is None:
+    if ordinal is None or not isinstance(message, chat.MessageAdded) or message.incomplete is None:
         raise DecisionRefusedError(f"{command.stream}: message {command.item_id!r} is not being written")
     place = items.ref(ordinal)
     if place.stream:
@@ -111,9 +96,9 @@ def write_piece(command: WritePiece, state: ChatState) -> list[ChatEvent]:
     text = command.text[length - command.start :]
     if not (text or command.is_last):
         return []
-    piece: MessageExtended | MessageFinished = MessageExtended(item=place, text=text)
+    piece: chat.MessageExtended | chat.MessageFinished = chat.MessageExtended(item=place, text=text)
     if command.is_last:
-        piece = MessageFinished(
+        piece = chat.MessageFinished(
             item=place,
             role=message.role,
             agent_id=message.agent_id,
@@ -158,7 +143,7 @@ class ByTime:
         return self._items.ref(self._line[place])
 
 
-def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) -> list[ChatEvent]:
+def insert_items(stream: str, items: Sequence[chat.ChatItemEvent], state: ChatState) -> list[chat.ChatEvent]:
     """Return the events that insert each item by its time, the oldest first; of equal times the new item comes last."""
     fresh = sorted(new_items(stream, items, state), key=lambda item: item.created_at)
     if len(fresh) == 1:
@@ -169,7 +154,9 @@ def insert_items(stream: str, items: Sequence[ChatItemEvent], state: ChatState) 
     return [_inserted(item, by_time.before(item.created_at)) for item in fresh]
 
 
-def insert_before(stream: str, items: Sequence[ChatItemEvent], before: str, state: ChatState) -> list[ChatEvent]:
+def insert_before(
+    stream: str, items: Sequence[chat.ChatItemEvent], before: str, state: ChatState
+) -> list[chat.ChatEvent]:
     """
     Return the events that put items directly before another one, in their order.
 
@@ -180,14 +167,14 @@ def insert_before(stream: str, items: Sequence[ChatItemEvent], before: str, stat
     if ordinal is None:
         raise NotFoundError(f"no item {before!r} in the view, before which to insert")
     place = state.items.ref(ordinal)
-    return [ItemInserted(item=item, before=place) for item in new_items(stream, items, state)]
+    return [chat.ItemInserted(item=item, before=place) for item in new_items(stream, items, state)]
 
 
-def _inserted(item: ChatItemEvent, before: Ref | None) -> ChatEvent:
-    return item if before is None else ItemInserted(item=item, before=before)
+def _inserted(item: chat.ChatItemEvent, before: Ref | None) -> chat.ChatEvent:
+    return item if before is None else chat.ItemInserted(item=item, before=before)
 
 
-def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> list[ChatEvent]:
+def replace_instructions(stream: str, item: chat.MessageAdded, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that replaces the first system message and removes the other system messages.
 
@@ -199,16 +186,16 @@ def replace_instructions(stream: str, item: MessageAdded, state: ChatState) -> l
     replaced = [
         ordinal
         for ordinal in items.order()
-        if isinstance(known := items.arena.items[ordinal], MessageAdded) and known.role == "system"
+        if isinstance(known := items.arena.items[ordinal], chat.MessageAdded) and known.role == "system"
     ]
     if not replaced:
         return [item]
     change = totals_of(item) - items.total_of(replaced)
     before = items.ref(replaced[0])
-    return [InstructionsReplaced(item=item, before=before, replaced=items.spans(replaced), change=change)]
+    return [chat.InstructionsReplaced(item=item, before=before, replaced=items.spans(replaced), change=change)]
 
 
-def evict_items(command: EvictItems, state: ChatState) -> list[ChatEvent]:
+def evict_items(command: EvictItems, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that takes these items out of the view; none if all are out already.
 
@@ -226,13 +213,15 @@ def evict_items(command: EvictItems, state: ChatState) -> list[ChatEvent]:
     return [evicted(items, leaving, how="evict", reason=command.reason)] if leaving else []
 
 
-def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | None) -> ItemsEvicted:
+def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | None) -> chat.ItemsEvicted:
     """Return the event with which these items leave the view."""
     reason = require_optional(reason, "the reason")
-    return ItemsEvicted(items=spans_by_age(items, leaving), change=-items.total_of(leaving), how=how, reason=reason)
+    return chat.ItemsEvicted(
+        items=spans_by_age(items, leaving), change=-items.total_of(leaving), how=how, reason=reason
+    )
 
 
-def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, state: ChatState) -> list[ChatEvent]:
+def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that puts these items back into their places; without ids, those that left last, together.
 
@@ -251,20 +240,20 @@ def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, st
     if not back:
         return []
     reason = require_optional(reason, "the reason")
-    return [ItemsRestored(items=spans_by_age(items, back), change=items.total_of(back), reason=reason)]
+    return [chat.ItemsRestored(items=spans_by_age(items, back), change=items.total_of(back), reason=reason)]
 
 
 def _require_unchanged(stream: str, items: Items, ordinal: int) -> None:
     """Refuse a call whose place another one with its call id took: an output would answer both."""
     item, approval = items.arena.items[ordinal], items.approval(ordinal)
-    if isinstance(item, FunctionCalled) and items.edits is not None and items.edits.gone[ordinal].how == "change":
+    if isinstance(item, chat.FunctionCalled) and items.edits is not None and items.edits.gone[ordinal].how == "change":
         by = f" by {approval.by}" if approval is not None else ""
         raise CallSettledError(stream, item.call_id, f"was changed{by}: the new call stays in its place")
 
 
 def pin_items(
     stream: str, ids: Iterable[str], reason: str | None, state: ChatState, *, is_pinned: bool
-) -> list[ChatEvent]:
+) -> list[chat.ChatEvent]:
     """
     Return the event that pins these items, or unpins them.
 
@@ -279,14 +268,14 @@ def pin_items(
     changing = [ordinal for ordinal in ordinals if items.is_pinned(ordinal) != is_pinned]
     if not changing:
         return []
-    event = ItemsPinned if is_pinned else ItemsUnpinned
+    event = chat.ItemsPinned if is_pinned else chat.ItemsUnpinned
     return [event(items=spans_by_age(items, changing), reason=require_optional(reason, "the reason"))]
 
 
-def clear(reason: str | None, state: ChatState) -> list[ChatEvent]:
+def clear(reason: str | None, state: ChatState) -> list[chat.ChatEvent]:
     """Return the event that takes everything out of the view."""
     reason = require_optional(reason, "the reason")
-    return [Cleared(change=-state.items.totals, reason=reason)] if len(state.items) else []
+    return [chat.Cleared(change=-state.items.totals, reason=reason)] if len(state.items) else []
 
 
 def with_partners(items: Items, ordinals: Iterable[int], *, are_gone: bool = False) -> list[int]:
@@ -326,7 +315,7 @@ class Partners:
         """Return the ordinal of the call or output that belongs to this item, or None."""
         items = self._items
         item = items.arena.items[ordinal]
-        if not isinstance(item, FunctionCalled | FunctionReturned):
+        if not isinstance(item, chat.FunctionCalled | chat.FunctionReturned):
             return None
         same = items.arena.may_have_call_id(item.call_id, items.reach)
         if len(same) <= ALL_READ_MAX:
@@ -364,7 +353,7 @@ class Partners:
             around *= 4
 
     def _is_call(self, places: Sequence[int], number: int) -> bool:
-        return issubclass(self._items.arena.type_of(self._order[places[number]]), FunctionCalled)
+        return issubclass(self._items.arena.type_of(self._order[places[number]]), chat.FunctionCalled)
 
     def _batch_of(self, places: Sequence[int], number: int) -> int:
         """Return the number of the first item with the call id in the batch of one of them; that of an output is it."""
@@ -410,7 +399,7 @@ def _is_plain_pair(items: Items, first: int, second: int) -> bool:
     if items.edits is not None and (first in items.edits.placed or second in items.edits.placed):
         return False
     known = items.arena.items
-    return isinstance(known[first], FunctionCalled) and isinstance(known[second], FunctionReturned)
+    return isinstance(known[first], chat.FunctionCalled) and isinstance(known[second], chat.FunctionReturned)
 
 
 def _ordinals_named(stream: str, ids: Iterable[str], items: Items) -> list[int]:

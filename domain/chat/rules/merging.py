@@ -13,20 +13,7 @@ import msgspec
 
 from ...named_events import Resolved
 from ...spans import OWN, Ref, Segment, Span, spans_of
-from ..events import (
-    ChatEvent,
-    ChatItemEvent,
-    ConfigUpdated,
-    ConflictResolved,
-    FunctionCalled,
-    ItemsEvicted,
-    Merged,
-    Placement,
-    extents_of,
-    is_instructions,
-    is_summary,
-    with_agent,
-)
+from .. import events as chat
 from ..pairing import is_spoken, pair_calls
 from ..state.fold import ChatState, Completed, TakenItem
 from ..state.sequence import Items
@@ -59,7 +46,7 @@ def merge(command: Merge, state: ChatState) -> list[Completed]:
     """
     other, ours = command.other, state.items
     wanted = _new_ordinals(command, state)
-    conflicts: list[ChatEvent] = []
+    conflicts: list[chat.ChatEvent] = []
     winning, ahead = set[int](), dict[int, int]()
     if command.how == "full":
         config = _Config(command, state, wanted)
@@ -72,16 +59,16 @@ def merge(command: Merge, state: ChatState) -> list[Completed]:
     if not wanted and (not conflicts or _is_known(command, conflicts, state)):
         return []
     taken = _placed(command, wanted, ours, winning, ahead)
-    event = Merged(
+    event = chat.Merged(
         source=other.stream,
         version=other.version,
         how=command.how,
         base=command.base,
-        placed=tuple(Placement(before, spans_of(one.ref for one in group)) for before, group in taken),
+        placed=tuple(chat.Placement(before, spans_of(one.ref for one in group)) for before, group in taken),
         evicted=_evicted_there(command, ours),
         agent_id=command.agent_id,
         change=other.items.total_of(wanted),
-        extents=extents_of((_ref_here(command, ordinal), other.items.arena.items[ordinal]) for ordinal in wanted),
+        extents=chat.extents_of((_ref_here(command, ordinal), other.items.arena.items[ordinal]) for ordinal in wanted),
     )
     return [Resolved(event, tuple(one for _, group in taken for one in group)), *conflicts]
 
@@ -93,7 +80,7 @@ def tell_other(command: TellOther, state: ChatState) -> list[Completed]:
         return []
     spans = spans_by_age(other.items, other.items.order())
     told = tuple(msgspec.structs.replace(span, stream=span.stream or other.stream) for span in spans)
-    merged = Merged(source=other.stream, version=other.version, how="summary", told=told)
+    merged = chat.Merged(source=other.stream, version=other.version, how="summary", told=told)
     return [Resolved(merged, ()), command.summary]
 
 
@@ -106,13 +93,13 @@ def _new_ordinals(command: Merge, state: ChatState) -> list[int]:
     return [ordinal for ordinal in order if state.items.ordinal(other.arena.items[ordinal].id) is None]
 
 
-def _is_known(command: Merge, conflicts: Sequence[ChatEvent], state: ChatState) -> bool:
+def _is_known(command: Merge, conflicts: Sequence[chat.ChatEvent], state: ChatState) -> bool:
     """Whether this version was merged before, and merging it again would change nothing."""
-    changes_nothing = all(isinstance(event, ConflictResolved) for event in conflicts)
+    changes_nothing = all(isinstance(event, chat.ConflictResolved) for event in conflicts)
     return changes_nothing and state.merged.get((command.other.stream, command.how)) == command.other.version
 
 
-def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEvent]:
+def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[chat.ChatEvent]:
     """Evict at once the added outputs whose calls were evicted here, since a call and its output stay together."""
     other, coming = command.other.items, set(wanted)
     stranded = []
@@ -123,10 +110,10 @@ def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEv
     if not stranded:
         return []
     named, change = _spans_here(command, stranded), -other.total_of(stranded)
-    return [ItemsEvicted(items=named, change=change, how="merge", reason="its call had left the view")]
+    return [chat.ItemsEvicted(items=named, change=change, how="merge", reason="its call had left the view")]
 
 
-def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[ChatEvent]:
+def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[chat.ChatEvent]:
     """
     Evict calls that wait here and that a person changed there: the added call has the new arguments.
 
@@ -139,7 +126,7 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[Chat
         for ordinal, approval in (other.edits.approvals if other.edits else {}).items()
         if ordinal in coming
         and approval.state == "changed"
-        and isinstance(item := other.arena.items[ordinal], FunctionCalled)
+        and isinstance(item := other.arena.items[ordinal], chat.FunctionCalled)
     }
     if not changed:
         return []
@@ -150,16 +137,16 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[Chat
     leaving = [
         ordinal
         for ordinal in order
-        if isinstance(item := ours.arena.items[ordinal], FunctionCalled)
+        if isinstance(item := ours.arena.items[ordinal], chat.FunctionCalled)
         and item.call_id in superseded
         and ordinal not in answered
         and not ours.is_pinned(ordinal)
     ]
     reason = "its arguments were changed in the other context"
-    events: list[ChatEvent] = [evicted(ours, leaving, how="change", reason=reason)] if leaving else []
+    events: list[chat.ChatEvent] = [evicted(ours, leaving, how="change", reason=reason)] if leaving else []
     if late:
         named, change = _spans_here(command, late), -other.total_of(late)
-        events.append(ItemsEvicted(items=named, change=change, how="merge", reason="the call was answered here"))
+        events.append(chat.ItemsEvicted(items=named, change=change, how="merge", reason="the call was answered here"))
     return events
 
 
@@ -169,7 +156,7 @@ def _answered_meanwhile(other: Items, changed: Mapping[int, str], answered: Set[
     before = [
         other.arena.items[o] for o, how in (other.edits.gone.items() if other.edits else ()) if how.how == "change"
     ]
-    settled = {one.call_id for one in before if isinstance(one, FunctionCalled) and one.id in answered}
+    settled = {one.call_id for one in before if isinstance(one, chat.FunctionCalled) and one.id in answered}
     return [ordinal for ordinal, call_id in changed.items() if ordinal not in ran and call_id in settled]
 
 
@@ -222,7 +209,7 @@ def _placed(
 def _taken_item(command: Merge, ordinal: int) -> TakenItem:
     item = command.other.items.arena.items[ordinal]
     if command.agent_id is not None:
-        item = with_agent(item, command.agent_id)
+        item = chat.with_agent(item, command.agent_id)
     return TakenItem(_ref_here(command, ordinal), item)
 
 
@@ -249,7 +236,7 @@ class _Config:
     """
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
-        self.conflicts: list[ChatEvent] = []
+        self.conflicts: list[chat.ChatEvent] = []
         self.winning: set[int] = set()
         self.ahead: dict[int, int] = {}
         other, ours = command.other.items, state.items
@@ -283,11 +270,11 @@ class _Summaries:
     """Summaries of the same items on both sides, and the side that wins."""
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
-        self.conflicts: list[ChatEvent] = []
+        self.conflicts: list[chat.ChatEvent] = []
         self.left_out: set[int] = set()
         other, ours = command.other.items, state.items
         folded_here, folded_there = _folded_ids(ours), _folded_ids(other)
-        theirs = [o for o in wanted if is_summary(other.arena.items[o]) and folded_there.get(o)]
+        theirs = [o for o in wanted if chat.is_summary(other.arena.items[o]) and folded_there.get(o)]
         both = [
             (mine, o) for o in theirs for mine, ids in folded_here.items() if ids & folded_there[o] and ours.shows(mine)
         ]
@@ -316,8 +303,8 @@ def _folded_ids(items: Items) -> dict[int, set[str]]:
     return {summary: {known[ordinal].id for ordinal in ordinals} for summary, ordinals in items.folded().items()}
 
 
-def _sets_config(item: ChatItemEvent) -> bool:
-    return isinstance(item, ConfigUpdated) or is_instructions(item)
+def _sets_config(item: chat.ChatItemEvent) -> bool:
+    return isinstance(item, chat.ConfigUpdated) or chat.is_instructions(item)
 
 
 def _config_since_base(command: Merge, ours: Items) -> list[int]:
@@ -339,8 +326,8 @@ def _winner(rule: MergeRule, ours: Items, own: Sequence[int], other: Items, thei
 
 def _conflict(
     kind: str, command: Merge, ours: Items, own: Sequence[int], theirs: Sequence[int], kept: str
-) -> ConflictResolved:
-    return ConflictResolved(
+) -> chat.ConflictResolved:
+    return chat.ConflictResolved(
         kind=kind,
         source=command.other.stream,
         ours=spans_by_age(ours, own),

@@ -8,19 +8,7 @@ import msgspec
 
 from ...arguments import require_optional, require_whole
 from ...errors import DecisionRefusedError, NotFoundError
-from ..events import (
-    ChatEvent,
-    ChatItemEvent,
-    ConfigUpdated,
-    FunctionCalled,
-    HandedOff,
-    MessageAdded,
-    Summarized,
-    SummaryUndone,
-    is_instructions,
-    is_summary,
-    is_user,
-)
+from .. import events as chat
 from ..pairing import pair_calls
 from ..state.arena import totals_of
 from ..state.fold import ChatState
@@ -38,8 +26,8 @@ class SummaryPlan(msgspec.Struct, frozen=True):
     item after it that stays, and `created_at` its time.
     """
 
-    items: tuple[ChatItemEvent, ...]
-    prior: tuple[MessageAdded, ...]
+    items: tuple[chat.ChatItemEvent, ...]
+    prior: tuple[chat.MessageAdded, ...]
     before: str
     created_at: float
 
@@ -61,20 +49,20 @@ def plan_summary(items: Items, keep_recent_turns: int, keep_items: int | None = 
     if cut is None:
         return None
     going = _going(items, shown, cut)
-    folded = tuple(item for item in going if not is_summary(item))
+    folded = tuple(item for item in going if not chat.is_summary(item))
     if not folded:
         return None
-    prior = tuple(item for item in going if isinstance(item, MessageAdded) and is_summary(item))
+    prior = tuple(item for item in going if isinstance(item, chat.MessageAdded) and chat.is_summary(item))
     return SummaryPlan(folded, prior, shown[cut].id, shown[cut - 1].created_at)
 
 
-def _turn_at(shown: Sequence[ChatItemEvent], keep: int) -> int | None:
-    users = [place for place, item in enumerate(shown) if is_user(item)]
+def _turn_at(shown: Sequence[chat.ChatItemEvent], keep: int) -> int | None:
+    users = [place for place, item in enumerate(shown) if chat.is_user(item)]
     # With 0 this is users[0]: then the turns from the first user message on are all kept.
     return users[-keep] if len(users) > keep else None
 
 
-def _answer_at(shown: Sequence[ChatItemEvent], keep: int) -> int | None:
+def _answer_at(shown: Sequence[chat.ChatItemEvent], keep: int) -> int | None:
     """Return the place of the first of the last items, or of the answer that it belongs to, which stays whole."""
     cut = len(shown) - require_whole(keep, "keep_items", least=1)
     if cut <= 0:
@@ -82,21 +70,21 @@ def _answer_at(shown: Sequence[ChatItemEvent], keep: int) -> int | None:
     pairs = pair_calls(shown)
     partners = (pairs.partner(place) for place in range(cut, len(shown)))
     cut = min([cut, *(place for place in partners if place is not None)])
-    is_call = isinstance(shown[cut], FunctionCalled)
-    while is_call and cut and isinstance(shown[cut - 1], FunctionCalled):
+    is_call = isinstance(shown[cut], chat.FunctionCalled)
+    while is_call and cut and isinstance(shown[cut - 1], chat.FunctionCalled):
         cut -= 1
     return cut - 1 if is_call and cut and begins_answer(shown[cut - 1]) else cut
 
 
-def _going(items: Items, shown: Sequence[ChatItemEvent], cut: int) -> list[ChatItemEvent]:
+def _going(items: Items, shown: Sequence[chat.ChatItemEvent], cut: int) -> list[chat.ChatItemEvent]:
     pairs = pair_calls(shown)
     order = items.order()
-    question = max((place for place, item in enumerate(shown) if is_user(item)), default=-1)
+    question = max((place for place, item in enumerate(shown) if chat.is_user(item)), default=-1)
     going = []
     for place in range(cut):
         item = shown[place]
         partner = pairs.partner(place)
-        stays = place == question or isinstance(item, HandedOff | ConfigUpdated) or is_instructions(item)
+        stays = place == question or isinstance(item, chat.HandedOff | chat.ConfigUpdated) or chat.is_instructions(item)
         stays = stays or items.is_pinned(order[place])
         # A call and its output stay or leave together.
         if partner is not None:
@@ -106,7 +94,7 @@ def _going(items: Items, shown: Sequence[ChatItemEvent], cut: int) -> list[ChatI
     return going
 
 
-def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
+def decide_summary(command: Summarize, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that replaces items by their summary.
 
@@ -123,7 +111,7 @@ def decide_summary(command: Summarize, state: ChatState) -> list[ChatEvent]:
     if before is None:
         raise DecisionRefusedError(_why_refused(command.stream, command.before))
     return [
-        Summarized(
+        chat.Summarized(
             item=command.summary,
             before=items.ref(before),
             folded=spans_by_age(items, folded),
@@ -144,7 +132,7 @@ def _why_refused(stream: str, item_id: str) -> str:
     return f"item {item_id!r} of {stream} was added, evicted or pinned while the summary was written: summarise again"
 
 
-def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
+def undo_summary(command: UndoSummary, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that removes a summary, without an id the last one, and puts back the summarised items.
 
@@ -160,4 +148,4 @@ def undo_summary(command: UndoSummary, state: ChatState) -> list[ChatEvent]:
         raise NotFoundError(f"{command.stream} shows {which} that could be undone")
     back = with_partners(items, folded[summary], are_gone=True)
     change = items.total_of(back) - totals_of(items.arena.items[summary])
-    return [SummaryUndone(summary=items.ref(summary), items=spans_by_age(items, back), change=change)]
+    return [chat.SummaryUndone(summary=items.ref(summary), items=spans_by_age(items, back), change=change)]

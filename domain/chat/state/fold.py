@@ -19,47 +19,22 @@ from ...errors import InvalidInputError
 from ...named_events import Resolved, recorded_event
 from ...spans import Ref, Segment, Span, refs_of
 from ...totals import Totals
+from .. import events as chat
 from ..describe import left_by
-from ..events import (
-    ITEM_EVENTS,
-    ApprovalRequested,
-    CallApproved,
-    CallChanged,
-    CallRejected,
-    ChatEvent,
-    ChatItemEvent,
-    ConfigUpdated,
-    Forked,
-    InstructionsReplaced,
-    ItemInserted,
-    ItemsPinned,
-    ItemsRestored,
-    ItemsUnpinned,
-    Merged,
-    MessageAdded,
-    MessageExtended,
-    MessageFinished,
-    Named,
-    Opened,
-    Piece,
-    Summarized,
-    SummaryUndone,
-    is_instructions,
-)
 from ..pairing import Approval, approval_by
 from ..pieces import written
 from .arena import totals_of
 from .edits import Edits, Gone
 from .sequence import Items
 
-ITEM_TYPES = frozenset(ITEM_EVENTS)
+ITEM_TYPES = frozenset(chat.ITEM_EVENTS)
 
 
 class TakenItem(msgspec.Struct, frozen=True):
     """An item of another stream, with its name in the event that refers to it."""
 
     ref: Ref
-    item: ChatItemEvent
+    item: chat.ChatItemEvent
 
 
 class ChatState(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +46,7 @@ class ChatState(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     version: int = 0
-    opened: Opened | Forked | None = None
+    opened: chat.Opened | chat.Forked | None = None
     items: Items = msgspec.field(default_factory=Items)
     names: dict[str, int] = msgspec.field(default_factory=dict)
     merged: dict[tuple[str, str], int] = msgspec.field(default_factory=dict)
@@ -80,7 +55,7 @@ class ChatState(msgspec.Struct, frozen=True, kw_only=True):
 
 EMPTY = ChatState()
 # The events of a chat in the form that `fold` takes: merges and forks come with the items of other streams they name.
-Completed = ChatEvent | Resolved[TakenItem]
+Completed = chat.ChatEvent | Resolved[TakenItem]
 
 
 def fold(state: ChatState, events: Iterable[Completed]) -> ChatState:
@@ -94,7 +69,7 @@ def fold(state: ChatState, events: Iterable[Completed]) -> ChatState:
         event = events[0]
         if type(event) in ITEM_TYPES:
             return _appended(state, events)  # type: ignore[arg-type]  # mypy does not narrow by membership
-        if isinstance(event, Forked) and event.carried is None and event.config is None:
+        if isinstance(event, chat.Forked) and event.carried is None and event.config is None:
             return _forked(state, event)
     step = _Fold(state)
     version, row = state.version, step.row
@@ -109,14 +84,14 @@ def fold(state: ChatState, events: Iterable[Completed]) -> ChatState:
     return step.state(version)
 
 
-def _appended(state: ChatState, item: tuple[ChatItemEvent]) -> ChatState:
+def _appended(state: ChatState, item: tuple[chat.ChatItemEvent]) -> ChatState:
     """By far the most frequent step. A caller waits for it, so it has its own path."""
     version = state.version + 1
     items = state.items.plus(item, version)
     return replace(state, version=version, items=items)
 
 
-def _forked(state: ChatState, event: Forked) -> ChatState:
+def _forked(state: ChatState, event: chat.Forked) -> ChatState:
     """The first step of every fork that carries everything. A caller waits for it, so it has its own path."""
     items = state.items.forked(event.parent, is_borrowed=bool(state.items.reach))
     return ChatState(version=1, opened=event, items=items, ancestry=event.lineage)
@@ -134,8 +109,8 @@ class _Fold:
         self._edits: Edits | None = None
         self._change = Totals()
         # Pieces of messages, each with its version, by ordinal: a text is put together once, not at every piece.
-        self._pieces: dict[int, list[tuple[int, Piece]]] = {}
-        self.row: list[ChatItemEvent] = []
+        self._pieces: dict[int, list[tuple[int, chat.Piece]]] = {}
+        self.row: list[chat.ChatItemEvent] = []
 
     def put_row(self, version: int) -> None:
         """Put the items of the row, which ended directly before `version`, at the end."""
@@ -160,40 +135,40 @@ class _Fold:
     def apply(self, event: Completed, version: int) -> int:
         """Apply an event other than a plain append; return its version in its own stream."""
         taken = event.taken if isinstance(event, Resolved) else ()
-        recorded: ChatEvent = recorded_event(event)
+        recorded: chat.ChatEvent = recorded_event(event)
         match recorded:
-            case Opened():
+            case chat.Opened():
                 self._state = replace(self._state, opened=recorded)
-            case Named():
+            case chat.Named():
                 self._state = replace(self._state, names={**self._state.names, recorded.name: recorded.version})
-            case MessageExtended() | MessageFinished():
+            case chat.MessageExtended() | chat.MessageFinished():
                 self._write(recorded, version)
-            case Forked():
+            case chat.Forked():
                 self._fork(recorded, taken)
                 return 1
-            case Merged():
+            case chat.Merged():
                 self._merge(recorded, taken, version)
-            case ItemInserted() | InstructionsReplaced() | Summarized():
+            case chat.ItemInserted() | chat.InstructionsReplaced() | chat.Summarized():
                 self._insert(recorded.item, version, recorded.before)
-            case ApprovalRequested() | CallApproved() | CallRejected():
+            case chat.ApprovalRequested() | chat.CallApproved() | chat.CallRejected():
                 self._approve([self._items.of_ref(recorded.call)], approval_by(recorded, version))
-            case CallChanged():
+            case chat.CallChanged():
                 self._insert(recorded.item, version, recorded.before)
                 both = [*self._items.of_spans(recorded.replaced), self._items.reach - 1]
                 self._approve(both, approval_by(recorded, version))
-            case ItemsRestored() | SummaryUndone():
+            case chat.ItemsRestored() | chat.SummaryUndone():
                 self._show(recorded.items)
-            case ItemsPinned() | ItemsUnpinned():
-                self._pin(recorded.items, is_pinned=isinstance(recorded, ItemsPinned))
+            case chat.ItemsPinned() | chat.ItemsUnpinned():
+                self._pin(recorded.items, is_pinned=isinstance(recorded, chat.ItemsPinned))
         # Some of the others only take items out of the view. Saved data is beside it, and a resolved conflict explains
         # the events around it.
         left = left_by(recorded)
         if left is not None:
-            summary = self._items.reach - 1 if isinstance(recorded, Summarized) else None
+            summary = self._items.reach - 1 if isinstance(recorded, chat.Summarized) else None
             self._hide(left.items, Gone(left.how, left.reason, version, summary))
         return version
 
-    def _fork(self, event: Forked, taken: tuple[TakenItem, ...]) -> None:
+    def _fork(self, event: chat.Forked, taken: tuple[TakenItem, ...]) -> None:
         self._state = ChatState(opened=event, ancestry=event.lineage)
         if event.carried is None:
             self._items = self._from = self._built().forked(event.parent, is_borrowed=not self._is_own)
@@ -206,7 +181,7 @@ class _Fold:
         if event.config is not None:
             self._items = self._items.plus((event.config,), 1)
 
-    def _merge(self, event: Merged, taken: tuple[TakenItem, ...], version: int) -> None:
+    def _merge(self, event: chat.Merged, taken: tuple[TakenItem, ...], version: int) -> None:
         ordinal = self._items.reach
         if event.agent_id is None:
             self._take(taken, version)
@@ -226,12 +201,12 @@ class _Fold:
         arena = self._items.own_arena()
         arena.take(len(self._items.lineage), version)
         for one in taken:
-            if isinstance(one.item, MessageAdded) and one.item.until:
+            if isinstance(one.item, chat.MessageAdded) and one.item.until:
                 arena.until[len(arena.items)] = 0
             arena.extend((one.item,), one.ref.stream, one.ref.version)
         self._items = self._items.extended(arena)
 
-    def _insert(self, item: ChatItemEvent, version: int, before: Ref) -> None:
+    def _insert(self, item: chat.ChatItemEvent, version: int, before: Ref) -> None:
         self._items = self._items.plus((item,), version)
         self._place(self._items.reach - 1, before)
 
@@ -272,18 +247,18 @@ class _Fold:
 
     # Messages that are written piece by piece, and totals
 
-    def _write(self, piece: Piece, version: int) -> None:
+    def _write(self, piece: chat.Piece, version: int) -> None:
         ordinal = self._items.of_ref(piece.item)
-        if ordinal is not None and isinstance(self._items.item(ordinal), MessageAdded):
+        if ordinal is not None and isinstance(self._items.item(ordinal), chat.MessageAdded):
             self._pieces.setdefault(ordinal, []).append((version, piece))
 
     def _put_pieces(self) -> None:
         if not self._pieces:
             return
-        changed: dict[int, MessageAdded] = {}
+        changed: dict[int, chat.MessageAdded] = {}
         for ordinal, pieces in self._pieces.items():
             message = self._items.item(ordinal)
-            assert isinstance(message, MessageAdded), "only a message is written piece by piece"
+            assert isinstance(message, chat.MessageAdded), "only a message is written piece by piece"
             changed[ordinal] = written(message, pieces)
         self._pieces = {}
         if self._is_own:
@@ -322,7 +297,7 @@ class Config(NamedTuple):
     settings: Mapping[str, Any] = {}
 
 
-def active_config(items: Iterable[ChatItemEvent]) -> Config:
+def active_config(items: Iterable[chat.ChatItemEvent]) -> Config:
     """
     Return the configuration in force after `items`; the last one wins, of any kind.
 
@@ -333,9 +308,9 @@ def active_config(items: Iterable[ChatItemEvent]) -> Config:
     schemas: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for item in items:
-        if isinstance(item, MessageAdded) and is_instructions(item):
+        if isinstance(item, chat.MessageAdded) and chat.is_instructions(item):
             instructions = " ".join(part for part in item.parts if isinstance(part, str))
-        elif isinstance(item, ConfigUpdated):
+        elif isinstance(item, chat.ConfigUpdated):
             instructions = item.instructions if item.instructions is not None else instructions
             tools = item.tools if item.tools is not None else tools
             if item.tool_schemas:

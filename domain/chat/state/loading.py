@@ -17,26 +17,12 @@ from ...errors import DamagedError
 from ...log.ports import Range
 from ...named_events import EventSource, Resolved, recorded_event
 from ...spans import OWN, Ref, Segment, Span, refs_of
-from ..events import (
-    ITEM_EVENTS,
-    PIECES,
-    TAIL_ITEMS,
-    VIEW_EVENTS,
-    ChatItemEvent,
-    Extent,
-    Forked,
-    ItemInserted,
-    Merged,
-    MessageAdded,
-    Opened,
-    added_item,
-    with_agent,
-)
+from .. import events as chat
 from ..pieces import written
 from .fold import ITEM_TYPES, ChatState, Completed, TakenItem, fold
 from .sequence import Items
 
-NAMING_ITEMS = frozenset({Merged, Forked})
+NAMING_ITEMS = frozenset({chat.Merged, chat.Forked})
 # The number of events of ancestors that are read ahead although they may not be needed. If more events were read
 # already, that number is the limit.
 EVENTS_AHEAD_MAX = 256
@@ -55,11 +41,11 @@ def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
         DamagedError: a stream does not hold an event that another event names.
     """
     first = events[0] if events else None
-    if not isinstance(first, Forked):
+    if not isinstance(first, chat.Forked):
         return _resolved(log, events)
     parts: list[Sequence[Any]] = [events]
     ancestors = _ancestors(log, first.lineage, len(events))
-    while isinstance(first, Forked) and first.carried is None:
+    while isinstance(first, chat.Forked) and first.carried is None:
         segment, part = next(ancestors, (None, ()))
         if segment is None or segment.stream != first.parent:
             raise _parentless(first)
@@ -79,7 +65,7 @@ def pages(log: EventSource, stream: str, until: int, at_once: int) -> Iterator[t
     """
     segments = [Segment(stream, until)]
     first, lineage = _first_event(log, stream), list[Segment]()
-    while isinstance(first, Forked) and first.carried is None:
+    while isinstance(first, chat.Forked) and first.carried is None:
         lineage = lineage or list(first.lineage)
         segment = lineage.pop() if lineage else None
         if segment is None or segment.stream != first.parent:
@@ -99,7 +85,7 @@ def _first_event(log: EventSource, stream: str) -> Any:
     return next(iter(log.read_events(stream, until=1)), None)
 
 
-def _parentless(fork: Forked) -> DamagedError:
+def _parentless(fork: chat.Forked) -> DamagedError:
     return DamagedError(f"the fork of {fork.parent}@{fork.version}", "its parent is not in its lineage")
 
 
@@ -146,18 +132,18 @@ def _resolved(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     return resolved
 
 
-def _named_by(event: Merged | Forked) -> Sequence[Span] | None:
-    return event.carried if isinstance(event, Forked) else event.taken
+def _named_by(event: chat.Merged | chat.Forked) -> Sequence[Span] | None:
+    return event.carried if isinstance(event, chat.Forked) else event.taken
 
 
-def _resolved_with(event: Merged | Forked, taken: Iterable[TakenItem]) -> Resolved[TakenItem]:
-    agent_id = event.agent_id if isinstance(event, Merged) else None
+def _resolved_with(event: chat.Merged | chat.Forked, taken: Iterable[TakenItem]) -> Resolved[TakenItem]:
+    agent_id = event.agent_id if isinstance(event, chat.Merged) else None
     if agent_id is not None:
-        taken = [TakenItem(one.ref, with_agent(one.item, agent_id)) for one in taken]
+        taken = [TakenItem(one.ref, chat.with_agent(one.item, agent_id)) for one in taken]
     return Resolved(event, tuple(taken))
 
 
-def _written(log: EventSource, taken: Sequence[TakenItem], extents: Sequence[Extent]) -> Sequence[TakenItem]:
+def _written(log: EventSource, taken: Sequence[TakenItem], extents: Sequence[chat.Extent]) -> Sequence[TakenItem]:
     """Return items of other streams; those that were written piece by piece with their pieces."""
     if not extents:
         return taken
@@ -171,14 +157,14 @@ def _written(log: EventSource, taken: Sequence[TakenItem], extents: Sequence[Ext
     return [whole.get(one.ref, one) for one in taken]
 
 
-def with_pieces(item: ChatItemEvent, version: int, events: Sequence[Any]) -> ChatItemEvent:
+def with_pieces(item: chat.ChatItemEvent, version: int, events: Sequence[Any]) -> chat.ChatItemEvent:
     """Return a message with its pieces among the events after its version."""
     pieces = [
         (number, event)
         for number, event in enumerate(events, version + 1)
-        if isinstance(event, PIECES) and event.item == Ref(version, OWN)
+        if isinstance(event, chat.PIECES) and event.item == Ref(version, OWN)
     ]
-    return written(item, pieces) if pieces and isinstance(item, MessageAdded) else item
+    return written(item, pieces) if pieces and isinstance(item, chat.MessageAdded) else item
 
 
 def _read_spans(log: EventSource, spans: Sequence[Span]) -> list[list[TakenItem]]:
@@ -200,7 +186,7 @@ def read_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> list[list[
     ]
 
 
-def items_of_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> Iterator[Sequence[ChatItemEvent]]:
+def items_of_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> Iterator[Sequence[chat.ChatItemEvent]]:
     """
     Yield the items of each of these runs without their names, as `read_runs` returns them.
 
@@ -213,14 +199,14 @@ def items_of_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> Iterat
             raise DamagedError(f"{stream}@{run.stop - 1}", "a merge or fork names it, and it does not exist")
         if ITEM_TYPES.issuperset(map(type, events)):
             # Nearly all runs: a look at each by itself takes a tenth of the time of their read.
-            yield cast(list[ChatItemEvent], events)
+            yield cast(list[chat.ChatItemEvent], events)
         else:
             yield [_item(log, stream, version, event) for version, event in zip(run, events, strict=True)]
 
 
-def _item(log: EventSource, stream: str, version: int, event: Any) -> ChatItemEvent:
-    item = added_item(event)
-    if isinstance(event, Merged) and event.agent_id is not None:
+def _item(log: EventSource, stream: str, version: int, event: Any) -> chat.ChatItemEvent:
+    item = chat.added_item(event)
+    if isinstance(event, chat.Merged) and event.agent_id is not None:
         # This merge copied one item and gave it another agent's id.
         resolved = _resolved(log, [event])[0]
         item = next((one.item for one in resolved.taken), None) if isinstance(resolved, Resolved) else None
@@ -233,15 +219,15 @@ def with_tail(decided: Sequence[Completed], state: ChatState) -> Sequence[Comple
     """Return the decided events; the last one that changes the view names the items at the end of the view."""
     for last in range(len(decided) - 1, -1, -1):
         recorded = recorded_event(decided[last])
-        if isinstance(recorded, VIEW_EVENTS):
+        if isinstance(recorded, chat.VIEW_EVENTS):
             break
     else:
         return decided
-    if isinstance(recorded, Forked) and recorded.carried is None:
+    if isinstance(recorded, chat.Forked) and recorded.carried is None:
         # The fork begins with its parent's items, and the parent's events name their end already.
         return decided
-    if last == 0 and isinstance(recorded, ItemInserted):
-        end = state.items.last(TAIL_ITEMS)
+    if last == 0 and isinstance(recorded, chat.ItemInserted):
+        end = state.items.last(chat.TAIL_ITEMS)
         if state.items.of_ref(recorded.before) not in end:
             # The item was inserted before the end, so the end is unchanged.
             return [_with(recorded, state.items.spans(end)), *decided[1:]]
@@ -251,7 +237,7 @@ def with_tail(decided: Sequence[Completed], state: ChatState) -> Sequence[Comple
 
 def tail_of(items: Items, *, own: str = OWN) -> tuple[Span, ...]:
     """Return the names of the last items; `own` stands for the own stream in them."""
-    return items.spans(items.last(TAIL_ITEMS), own=own)
+    return items.spans(items.last(chat.TAIL_ITEMS), own=own)
 
 
 def _with(event: Completed, tail: tuple[Span, ...]) -> Completed:
@@ -262,7 +248,7 @@ def _with(event: Completed, tail: tuple[Span, ...]) -> Completed:
 
 def last_items(
     log: EventSource, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
-) -> list[tuple[ChatItemEvent, int]] | None:
+) -> list[tuple[chat.ChatItemEvent, int]] | None:
     """
     Return the last `wanted` items of a context, each with the version that brought it, or None if only a load shows it.
 
@@ -272,7 +258,7 @@ def last_items(
     brought = None if found is None else _brought(log, place, [one.ref for one in found], edit)
     if found is None or brought is None:
         return None
-    begun = {one.ref for one in found if isinstance(one.item, MessageAdded) and one.item.incomplete is not None}
+    begun = {one.ref for one in found if isinstance(one.item, chat.MessageAdded) and one.item.incomplete is not None}
     if any(ref.stream != place.stream for ref in begun):
         # Only the fold knows up to which piece a message of another stream counts.
         return None
@@ -293,7 +279,7 @@ def _brought(log: EventSource, place: Ref, refs: Sequence[Ref], edit: tuple[int,
     version, event = edit
     known = dict.fromkeys(refs_of(_named_by(event) or ()), version) if type(event) in NAMING_ITEMS else {}
     first = log.read_ranges([Range(place.stream, 0, 1)])[0][0]
-    if isinstance(first, Forked):
+    if isinstance(first, chat.Forked):
         known |= dict.fromkeys(refs_of(first.carried or ()), 1)
         # A whole fork begins with all that its parent added itself; only the fold knows what the parent took over.
         whole = first.version if first.carried is None else 0
@@ -312,11 +298,11 @@ def _last_taken(
         events = last_events(looked_at)
         newest: list[TakenItem] = []
         for version, event in zip(range(place.version, 0, -1), reversed(events), strict=False):
-            if isinstance(event, Opened):
+            if isinstance(event, chat.Opened):
                 return newest[::-1], (version, event)
-            if isinstance(event, VIEW_EVENTS):
+            if isinstance(event, chat.VIEW_EVENTS):
                 return _joined(log, place.stream, event.tail, newest, wanted), (version, event)
-            if isinstance(event, ITEM_EVENTS):
+            if isinstance(event, chat.ITEM_EVENTS):
                 newest.append(TakenItem(Ref(version, place.stream), event))
                 if len(newest) == wanted:
                     return newest[::-1], (version, event)
@@ -333,7 +319,7 @@ def _joined(
         return None
     runs = [(span.stream or stream, run) for span in tail for run in span.ranges()]
     missing = wanted - len(newest)
-    if missing > sum(len(run) for _, run in runs) == TAIL_ITEMS:
+    if missing > sum(len(run) for _, run in runs) == chat.TAIL_ITEMS:
         return None
     items = chain.from_iterable(read_runs(log, _last(runs, missing)))
     return [*items, *reversed(newest)]

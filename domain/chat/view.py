@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ..arguments import require_callable, require_whole
 from ..canonical import require_unicode
 from ..concurrency.threads import in_thread
+from ..context.children import begin_child
 from ..context.context import Attachment, Context
-from ..context.folded_stream import Place
 from ..context.journal import Journal
-from ..errors import ConcurrencyError, InvalidInputError, NotFoundError
+from ..errors import InvalidInputError, NotFoundError
 from ..frozen import FrozenList
-from ..ids import Happened, OfItem, split_stream_id, stream_id
+from ..ids import Happened, OfItem, split_stream_id
 from ..log.envelope import RecordedEvent
 from ..log.gate import leaving
 from ..named_events import Resolved, recorded_event
@@ -478,27 +478,11 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         call: tuple[object, ...],
         messages: Iterable[ChatItemEvent] = (),
     ) -> ForkedChat:
-        attachment = self._attachment
-        event: Forked = recorded_event(forked)
-        made_up = attachment.child_id(parent.stream, parent.state.ancestry, key) if context_id is None else context_id
-        stream = stream_id("chat", made_up)
-        journal: Journal[ChatState] = Journal(
-            attachment.log,
-            Place(stream, event.root, event.agent),
-            CHAT,
-            version=0,
-            unflushed=attachment.unflushed,
-            # Not the present state: another thread may have changed this context meanwhile.
-            base=fold(parent.state, (forked,)),
-        )
+        attachment, call = self._attachment, (*call, parent.stream, self._version_asked)
         begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
-        try:
-            call = (*call, parent.stream, self._version_asked)
-            journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
-        except ConcurrencyError as error:
-            raise InvalidInputError(f"{stream} exists already: fork under another id") from error
-        # The first event is always committed at once, because all queued events of the context depend on it.
-        journal.durability = attachment.durability
+        # Not of the present state: another thread may have changed this context meanwhile.
+        base = fold(parent.state, (forked,))
+        journal = begin_child(attachment, CHAT, recorded_event(forked), base, begin, call, context_id, key)
         return self._forked(journal, attachment)
 
     def _message(self, role: str, text: str, agent_id: str | None) -> ChatItemEvent:

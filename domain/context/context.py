@@ -62,9 +62,9 @@ class Attachment:
     unflushed: set[Journal[Any]] | None
     is_detached: bool
 
-    def child_id(self, parent: str, ancestry: Sequence[Segment], key: str | None) -> str:
+    def child_id(self, lineage: Sequence[Segment], key: str | None) -> str:
         """
-        Return an id for a child of the stream `parent`.
+        Return an id for a child with this lineage, its parent last.
 
         It is made from the root's id, since every descendant names all its ancestors. It is the same one when a call is
         repeated under its idempotency key, or under that of the transaction.
@@ -73,11 +73,10 @@ class Attachment:
         open_transaction = current_transaction(self.log) if key is None else None
         if open_transaction is not None:
             key = open_transaction.key_of_next_child()
-        name = split_stream_id(parent)[1]
-        root = split_stream_id(ancestry[0].stream)[1] if ancestry else name
+        root, parent = (split_stream_id(lineage[place].stream)[1] for place in (0, -1))
         if key is None:
             return derived_id(root, self.system.new_id("-"))
-        return derived_id(root, "-" + hashlib.blake2b(f"{name}\0{key}".encode(), digest_size=6).hexdigest())
+        return derived_id(root, "-" + hashlib.blake2b(f"{parent}\0{key}".encode(), digest_size=6).hexdigest())
 
     async def waiting(self, work: Callable[[], T]) -> T:
         """Run work that may wait for a disk in a thread, so that the event loop goes on; run other work directly."""

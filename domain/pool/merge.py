@@ -17,12 +17,11 @@ from typing import Any, Literal, NamedTuple
 
 from ..arguments import require_instance
 from ..context.adopt import adopted_copy
+from ..context.children import begin_child
 from ..context.context import Attachment
-from ..context.folded_stream import Place
 from ..context.journal import Journal
 from ..context.transaction import AsyncTransaction, current_or_new_transaction, log_within
-from ..errors import ConcurrencyError, InvalidInputError
-from ..ids import stream_id
+from ..errors import InvalidInputError
 from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents
 from ..named_events import EventSource, Resolved
@@ -391,27 +390,10 @@ def branch_of(
     # thread may change the parent meanwhile.
     state = parent._source.settled()
     event = _branched(parent, state, state.limit if limit is ... else limit)
-    attachment = parent._attachment
-    if context_id is None:
-        context_id = attachment.child_id(parent.stream_id, state.ancestry, key)
-    stream = stream_id(parent.kind.name, context_id)
-    journal: Journal[ContainerState] = Journal(
-        attachment.log,
-        Place(stream, event.root, event.agent),
-        parent.decider,
-        version=0,
-        unflushed=attachment.unflushed,
-        base=fold(state, (event,)),
-    )
-    try:
-        # Only what was given: when the call is repeated, the parent may have another limit.
-        call = ("branch", parent.stream_id, parent._version_asked, *(() if limit is ... else (limit,)))
-        journal.execute(Begin(event), call=call, idempotency_key=key, catch_up=False)
-    except ConcurrencyError as error:
-        raise InvalidInputError(f"{stream} exists already: branch under another id") from error
-    # The creation of a container is never queued, since all of its queued events depend on it.
-    journal.durability = attachment.durability
-    return journal, attachment
+    # Only what was given: when the call is repeated, the parent may have another limit.
+    call = ("branch", parent.stream_id, parent._version_asked, *(() if limit is ... else (limit,)))
+    attachment, base = parent._attachment, fold(state, (event,))
+    return begin_child(attachment, parent.decider, event, base, Begin(event), call, context_id, key), attachment
 
 
 def _branched(parent: Container[Any], state: ContainerState, limit: int | None) -> BranchedEvent:

@@ -17,17 +17,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ..canonical import parse_json
-from ..chat.events import (
-    INSTRUCTION_ROLES,
-    ChatItemEvent,
-    ConfigUpdated,
-    FunctionCalled,
-    FunctionReturned,
-    Image,
-    MessageAdded,
-    Origin,
-    is_user,
-)
+from ..chat import events as chat
 from ..chat.pairing import pair_calls
 from ..chat.state.fold import active_config
 from ..concurrency.known_types import known
@@ -55,11 +45,11 @@ class Placed(msgspec.Struct, frozen=True):
     as_recorded: bool
 
 
-def place_instructions(items: Sequence[ChatItemEvent]) -> Placed:
+def place_instructions(items: Sequence[chat.ChatItemEvent]) -> Placed:
     """Return which instructions are sent, and where."""
     bearing = [index for index, item in enumerate(items) if _bears(item)]
     text = active_config(items[index] for index in bearing).instructions
-    spoken = [index for index in bearing if type(items[index]) is MessageAdded]
+    spoken = [index for index in bearing if type(items[index]) is chat.MessageAdded]
     if not spoken:
         return Placed(text=text, place=None, as_recorded=False)
     is_in_force = active_config([items[spoken[-1]]]).instructions == text
@@ -71,23 +61,23 @@ def place_instructions(items: Sequence[ChatItemEvent]) -> Placed:
     )
 
 
-def _bears(item: ChatItemEvent) -> bool:
-    if type(item) is MessageAdded:
-        return item.role in INSTRUCTION_ROLES
-    return type(item) is ConfigUpdated
+def _bears(item: chat.ChatItemEvent) -> bool:
+    if type(item) is chat.MessageAdded:
+        return item.role in chat.INSTRUCTION_ROLES
+    return type(item) is chat.ConfigUpdated
 
 
-def _is_imported(items: Sequence[ChatItemEvent], bearing: Sequence[int]) -> bool:
+def _is_imported(items: Sequence[chat.ChatItemEvent], bearing: Sequence[int]) -> bool:
     """Whether all instructions were imported; a config update that only names tools overrules no instructions."""
     return all(
         items[index].origin is not None or getattr(items[index], "instructions", "") is None for index in bearing
     )
 
 
-Batch = list[tuple[FunctionCalled, FunctionReturned | None]]
+Batch = list[tuple[chat.FunctionCalled, chat.FunctionReturned | None]]
 
 
-def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
+def turns_of(items: Iterable[chat.ChatItemEvent]) -> Iterator[chat.MessageAdded | Batch]:
     """
     Yield the messages of users and assistants, and the batches of calls, each call with its output or None.
 
@@ -99,16 +89,16 @@ def turns_of(items: Iterable[ChatItemEvent]) -> Iterator[MessageAdded | Batch]:
     is_open = False
     for index, item in enumerate(listed):
         kind = type(item)
-        if kind is FunctionCalled:
+        if kind is chat.FunctionCalled:
             if batch and not is_open:
                 yield batch
                 batch = []
             place = output_of.get(index)
             batch.append((item, None if place is None else listed[place]))  # type: ignore[arg-type]  # as paired
             is_open = True
-        elif kind is FunctionReturned:
+        elif kind is chat.FunctionReturned:
             is_open = False
-        elif kind is MessageAdded and item.role in ("user", "assistant"):  # type: ignore[union-attr]  # just asked
+        elif kind is chat.MessageAdded and item.role in ("user", "assistant"):  # type: ignore[union-attr]  # just asked
             if batch:
                 yield batch
                 batch = []
@@ -206,7 +196,7 @@ class _InputImage(msgspec.Struct, tag="input_image"):
     image_url: str
 
 
-def parts_of_output(answer: FunctionReturned) -> list[str | Inline] | None:
+def parts_of_output(answer: chat.FunctionReturned) -> list[str | Inline] | None:
     """
     Return the texts and images of an output with images; None of any other, which is a text.
 
@@ -250,12 +240,12 @@ def text_of_output(parts: Iterable[str | Inline], takes: Container[str] = ()) ->
     return "\n".join(part if isinstance(part, str) else f"[An image is left out: {part.media_type}]" for part in left)
 
 
-def left_out(image: Image, why: str) -> str:
+def left_out(image: chat.Image, why: str) -> str:
     """Return the text that replaces an image that cannot be sent."""
     return f"[Image {image.id} is left out: {why}]"
 
 
-def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEvent]:
+def with_prefix(items: Iterable[chat.ChatItemEvent], prefix: str) -> list[chat.ChatItemEvent]:
     """
     Return the items with `prefix` in front of the last user message, as "{prefix}\\n\\nUser: {text}".
 
@@ -265,16 +255,16 @@ def with_prefix(items: Iterable[ChatItemEvent], prefix: str) -> list[ChatItemEve
     overlaid = list(items)
     for index in range(len(overlaid) - 1, -1, -1) if prefix else ():
         item = overlaid[index]
-        if is_user(item):
+        if chat.is_user(item):
             overlaid[index] = _prefixed(item, prefix)
             break
     return overlaid
 
 
-def _prefixed(message: MessageAdded, prefix: str) -> MessageAdded:
+def _prefixed(message: chat.MessageAdded, prefix: str) -> chat.MessageAdded:
     text = " ".join(part for part in message.parts if isinstance(part, str))
-    images = [part for part in message.parts if isinstance(part, Image)]
+    images = [part for part in message.parts if isinstance(part, chat.Image)]
     content = f"{prefix}\n\nUser: {text}"
     # The patch of an imported message fits only its original text.
-    origin = None if message.origin is None else Origin(starts=message.origin.starts)
+    origin = None if message.origin is None else chat.Origin(starts=message.origin.starts)
     return msgspec.structs.replace(message, content=(content, *images) if images else content, origin=origin)

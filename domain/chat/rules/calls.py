@@ -6,15 +6,7 @@ import msgspec
 
 from ...canonical import require_unicode
 from ...errors import ApprovalPendingError, CallSettledError, NotFoundError
-from ..events import (
-    ApprovalRequested,
-    CallApproved,
-    CallChanged,
-    CallRejected,
-    ChatEvent,
-    FunctionCalled,
-    FunctionReturned,
-)
+from .. import events as chat
 from ..pairing import Approval, pair_calls, start_of_answer
 from ..state.arena import totals_of
 from ..state.sequence import Items
@@ -26,7 +18,7 @@ class FoundCall(msgspec.Struct, frozen=True):
     """A call by its ordinal, and the ordinal of its output if it has one."""
 
     ordinal: int
-    item: FunctionCalled
+    item: chat.FunctionCalled
     output: int | None = None
 
 
@@ -48,7 +40,7 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
     calls = [
         FoundCall(ordinal, item, (shown if items.shows(ordinal) else held).of(ordinal))
         for ordinal in items.arena.with_call_id(name, items.reach) or ([] if by_item is None else [by_item])
-        if isinstance(item := known[ordinal], FunctionCalled)
+        if isinstance(item := known[ordinal], chat.FunctionCalled)
     ]
     if not calls:
         raise NotFoundError(f"{stream} has no call {name!r}: pending_calls() lists those that wait for an output")
@@ -60,11 +52,11 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
 
 def _answered_by_place(items: Items, call_id: str) -> int:
     """Return the ordinal of the waiting call that the next output with a call id answers, if it names none."""
-    output = FunctionReturned(id="", created_at=0.0, name="", output="", call_id=call_id)
+    output = chat.FunctionReturned(id="", created_at=0.0, name="", output="", call_id=call_id)
     return items.order()[pair_calls([*items, output]).call_of[len(items)]]
 
 
-def _output_of(call: FoundCall, output: FunctionReturned, items: Items) -> FunctionReturned:
+def _output_of(call: FoundCall, output: chat.FunctionReturned, items: Items) -> chat.FunctionReturned:
     """Return the output of a call that waits; it names the call's item if its place would mean another call."""
     item = call.item
     is_repeated = len(items.arena.with_call_id(item.call_id, items.reach)) > 1
@@ -82,7 +74,7 @@ def version_before(stream: str, name: str, items: Items) -> int:
         NotFoundError: there is no such call, or it was made in the context of which this one is a fork.
     """
     ordinal = items.named(require_unicode(name, "the call"))
-    if ordinal is None or not isinstance(items.arena.items[ordinal], FunctionCalled):
+    if ordinal is None or not isinstance(items.arena.items[ordinal], chat.FunctionCalled):
         raise NotFoundError(f"{stream} has no call with the id or call id {name!r}")
     ref = items.ref(start_of_answer(items.arena.items, ordinal))
     if ref.stream:
@@ -90,7 +82,7 @@ def version_before(stream: str, name: str, items: Items) -> int:
     return ref.version - 1
 
 
-def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
+def answer_call(command: AnswerCall, items: Items) -> list[chat.FunctionReturned]:
     """
     Return the event that adds an output; none if the call has the same output already.
 
@@ -104,7 +96,7 @@ def answer_call(command: AnswerCall, items: Items) -> list[FunctionReturned]:
     call_id = call.item.call_id
     if call.output is not None:
         recorded = items.arena.items[call.output]
-        assert isinstance(recorded, FunctionReturned), "a call is paired with an output"
+        assert isinstance(recorded, chat.FunctionReturned), "a call is paired with an output"
         if (recorded.output, recorded.is_error) == (output.output, output.is_error):
             return []
         raise CallSettledError(stream, call_id, f"has another output already, the item {recorded.id!r}")
@@ -132,7 +124,7 @@ def call_to_decide(stream: str, name: str, items: Items) -> FoundCall:
     return call if items.shows(call.ordinal) else find_call(stream, call.item.call_id, items)
 
 
-def decide_call(command: DecideCall, items: Items) -> list[ChatEvent]:
+def decide_call(command: DecideCall, items: Items) -> list[chat.ChatEvent]:
     """
     Return the events that ask for the approval of a call, or decide on it; none if the same was done before.
 
@@ -160,27 +152,29 @@ def decide_call(command: DecideCall, items: Items) -> list[ChatEvent]:
     ref, by = items.ref(call.ordinal), command.by or ""
     match command.state:
         case "requested":
-            return [ApprovalRequested(call=ref, by=command.by, reason=reason)]
+            return [chat.ApprovalRequested(call=ref, by=command.by, reason=reason)]
         case "approved":
-            return [CallApproved(call=ref, by=by, reason=reason)]
+            return [chat.CallApproved(call=ref, by=by, reason=reason)]
         case "rejected":
             assert command.output is not None, "a rejected call gets an output"
-            return [CallRejected(call=ref, by=by, reason=reason), _output_of(call, command.output, items)]
+            return [chat.CallRejected(call=ref, by=by, reason=reason), _output_of(call, command.output, items)]
         case "changed":
             assert command.changed is not None, "a changed call has new arguments"
             return [_changed(call, command.changed, items, by, reason)]
 
 
-def _is_repeated(command: DecideCall, known: Approval, item: FunctionCalled) -> bool:
+def _is_repeated(command: DecideCall, known: Approval, item: chat.FunctionCalled) -> bool:
     is_same = (known.state, known.by, known.because) == (command.state, command.by, command.reason)
     return is_same and (command.changed is None or command.changed.arguments == item.arguments)
 
 
-def _changed(call: FoundCall, changed: FunctionCalled, items: Items, by: str, reason: str | None) -> CallChanged:
+def _changed(
+    call: FoundCall, changed: chat.FunctionCalled, items: Items, by: str, reason: str | None
+) -> chat.CallChanged:
     known = call.item
     # Without an origin, since no imported message has these arguments.
     item = msgspec.structs.replace(known, id=changed.id, arguments=changed.arguments, origin=None)
-    return CallChanged(
+    return chat.CallChanged(
         item=item,
         before=items.ref(call.ordinal),
         replaced=items.spans([call.ordinal]),

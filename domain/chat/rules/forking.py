@@ -16,18 +16,7 @@ from ...canonical import canonical_json, require_unicode
 from ...errors import InvalidInputError
 from ...named_events import Resolved
 from ...spans import Segment, refs_of
-from ..events import (
-    ChatItemEvent,
-    ConfigUpdated,
-    Forked,
-    FunctionCalled,
-    FunctionReturned,
-    HandedOff,
-    MessageAdded,
-    extents_of,
-    is_instructions,
-    is_user,
-)
+from .. import events as chat
 from ..pairing import pair_calls
 from ..state.arena import totals_of
 from ..state.fold import ChatState, TakenItem, active_config
@@ -72,35 +61,35 @@ class Copying(msgspec.Struct, frozen=True, kw_only=True):
     tools: frozenset[str] | None = None
     filter_agent_id: str | None = None
 
-    def keeps(self, item: ChatItemEvent) -> bool:
+    def keeps(self, item: chat.ChatItemEvent) -> bool:
         """Return whether an item is carried over."""
         match item:
-            case MessageAdded():
+            case chat.MessageAdded():
                 return self._keeps_message(item)
-            case FunctionCalled() | FunctionReturned():
+            case chat.FunctionCalled() | chat.FunctionReturned():
                 return (self.tools is None or item.name in self.tools) and self._is_of_agent(item)
-            case HandedOff():
+            case chat.HandedOff():
                 return not self.exclude_handoffs
-            case ConfigUpdated():
+            case chat.ConfigUpdated():
                 return not self.exclude_config_updates
         raise AssertionError("every kind of item has a case")
 
-    def _keeps_message(self, item: MessageAdded) -> bool:
-        if is_instructions(item):
+    def _keeps_message(self, item: chat.MessageAdded) -> bool:
+        if chat.is_instructions(item):
             excluded = self.exclude_instructions or (self.exclude_system_messages and item.role == "system")
         else:
             excluded = not self._is_of_agent(item)
         return not excluded and not (self.exclude_empty_messages and _is_empty(item))
 
-    def _is_of_agent(self, item: ChatItemEvent) -> bool:
+    def _is_of_agent(self, item: chat.ChatItemEvent) -> bool:
         return self.filter_agent_id is None or item.agent_id == self.filter_agent_id
 
 
-def _is_empty(item: MessageAdded) -> bool:
+def _is_empty(item: chat.MessageAdded) -> bool:
     return not any(part.strip() if isinstance(part, str) else True for part in item.parts)
 
 
-def matching(items: Items, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
+def matching(items: Items, keeps: Callable[[chat.ChatItemEvent], bool]) -> list[int]:
     """Return the ordinals of the items that pass, in order; an output passes exactly if its call does."""
     order = list(items.order())
     passing = {place for place, ordinal in enumerate(order) if keeps(items.arena.items[ordinal])}
@@ -109,7 +98,7 @@ def matching(items: Items, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
     return [order[place] for place in sorted(passing)]
 
 
-def recent_turns(items: Items, turns: int, keeps: Callable[[ChatItemEvent], bool]) -> list[int]:
+def recent_turns(items: Items, turns: int, keeps: Callable[[chat.ChatItemEvent], bool]) -> list[int]:
     """
     Return the ordinals of all instructions, then of everything from the `turns`-th last user message on.
 
@@ -119,13 +108,13 @@ def recent_turns(items: Items, turns: int, keeps: Callable[[ChatItemEvent], bool
     if require_whole(turns, "recent_turns", least=None) < 1:
         raise InvalidInputError("recent_turns must be >= 1")
     order = items.order()
-    users = [place for place, item in enumerate(items) if is_user(item)]
+    users = [place for place, item in enumerate(items) if chat.is_user(item)]
     cut = users[-turns] if len(users) > turns else 0
     tail = set(order[cut:])
     passing = matching(items, keeps)
     # Without its call, the output of an earlier call would be alone in the fork.
     outputs_of_earlier = _answers_to(items, set(order[:cut]))
-    instructions = [o for o in passing if is_instructions(items.arena.items[o])]
+    instructions = [o for o in passing if chat.is_instructions(items.arena.items[o])]
     hoisted = set(instructions)
     return instructions + [o for o in passing if o in tail and o not in hoisted and o not in outputs_of_earlier]
 
@@ -136,7 +125,9 @@ def _answers_to(items: Items, earlier: set[int]) -> set[int]:
     return {order[output] for call, output in pairs.output_of.items() if order[call] in earlier}
 
 
-def carried_config(items: Items, carried: Sequence[int], *, item_id: str, created_at: float) -> ConfigUpdated | None:
+def carried_config(
+    items: Items, carried: Sequence[int], *, item_id: str, created_at: float
+) -> chat.ConfigUpdated | None:
     """
     Return the item that sets the parent's configuration in a fork.
 
@@ -152,7 +143,7 @@ def carried_config(items: Items, carried: Sequence[int], *, item_id: str, create
         for name in {**found.settings, **wanted.settings}
         if wanted.settings.get(name) != found.settings.get(name)
     }
-    return ConfigUpdated(
+    return chat.ConfigUpdated(
         id=item_id,
         created_at=created_at,
         instructions=wanted.instructions if wanted.instructions != found.instructions else None,
@@ -170,8 +161,8 @@ def forked_from(
     how: str,
     agent: str | None,
     carried: Sequence[int] | None = None,
-    config: ConfigUpdated | None = None,
-) -> Forked | Resolved[TakenItem]:
+    config: chat.ConfigUpdated | None = None,
+) -> chat.Forked | Resolved[TakenItem]:
     """Return the first event of a child of `parent`; `carried` are ordinals of the parent, None means all."""
     state, items = parent.state, parent.state.items
     opened = state.opened
@@ -179,7 +170,7 @@ def forked_from(
     change = items.totals if carried is None else items.total_of(carried)
     named = None if carried is None else items.spans(carried, own=parent.stream)
     taken = list(zip(refs_of(named or ()), map(items.arena.items.__getitem__, carried or ()), strict=True))
-    event = Forked(
+    event = chat.Forked(
         parent=parent.stream,
         version=state.version,
         lineage=(*state.ancestry, own),
@@ -193,7 +184,7 @@ def forked_from(
         session=opened.session if opened else None,
         agent=require_unicode(agent, "the agent") if agent else (opened.agent if opened else None),
         tail=tail_of(items, own=parent.stream) if carried is None else None,
-        extents=extents_of(taken),
+        extents=chat.extents_of(taken),
     )
     if carried is None:
         return event

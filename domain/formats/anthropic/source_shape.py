@@ -18,16 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...canonical import parse_json
-from ...chat.events import (
-    ChatItemEvent,
-    ConfigUpdated,
-    FunctionCalled,
-    FunctionReturned,
-    HandedOff,
-    Image,
-    MessageAdded,
-    is_instructions,
-)
+from ...chat import events as chat
 from ...chat.state.fold import active_config
 from ...errors import MISSHAPEN
 from ..send import arguments_of
@@ -39,7 +30,7 @@ AnthropicMessage = dict[str, Any]
 AsCame = tuple[list[AnthropicMessage], str | list[dict[str, Any]] | None]
 
 
-def messages_as_came(items: Iterable[ChatItemEvent]) -> AsCame | None:
+def messages_as_came(items: Iterable[chat.ChatItemEvent]) -> AsCame | None:
     """
     Return the messages and the system text of an imported context, or None if nothing in it was imported.
 
@@ -55,12 +46,12 @@ def messages_as_came(items: Iterable[ChatItemEvent]) -> AsCame | None:
     )
 
 
-def source_messages(items: Iterable[ChatItemEvent]) -> list[AnthropicMessage]:
+def source_messages(items: Iterable[chat.ChatItemEvent]) -> list[AnthropicMessage]:
     """Return all messages, a system text too, each as its source had it, even if it continues another message."""
     return [message_of(piece) for group in _grouped(items) for piece in _pieces(group)]
 
 
-def beside_of(item: ChatItemEvent) -> Beside | None:
+def beside_of(item: chat.ChatItemEvent) -> Beside | None:
     """Return the part of `Origin.rest` about Anthropic, or None."""
     if item.origin is None or b'"anthropic"' not in item.origin.rest:
         return None
@@ -68,7 +59,7 @@ def beside_of(item: ChatItemEvent) -> Beside | None:
     return beside if isinstance(beside, dict) else None
 
 
-def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
+def message_of(piece: Sequence[chat.ChatItemEvent]) -> AnthropicMessage:
     """Return the message of these consecutive items."""
     try:
         return _message_of(piece, [beside_of(item) or {} for item in piece])
@@ -76,7 +67,7 @@ def message_of(piece: Sequence[ChatItemEvent]) -> AnthropicMessage:
         return _message_of(piece, [{}] * len(piece))
 
 
-def require_shape(items: Sequence[ChatItemEvent]) -> None:
+def require_shape(items: Sequence[chat.ChatItemEvent]) -> None:
     """
     Check, before items are recorded, that messages can be built from them and their origins.
 
@@ -87,22 +78,22 @@ def require_shape(items: Sequence[ChatItemEvent]) -> None:
         _message_of(piece, [beside_of(item) or {} for item in piece])
 
 
-def _message_of(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> AnthropicMessage:
+def _message_of(piece: Sequence[chat.ChatItemEvent], besides: Sequence[Beside]) -> AnthropicMessage:
     first = besides[0]
     if "whole" in first and first["items"] == len(piece):
         return dict(first["whole"])
     return {"role": role_of(piece[0]), "content": _content(piece, besides), **first.get("message", {})}
 
 
-def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
+def plain_blocks(item: chat.ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
     """Return the blocks of an item, before their patches."""
-    if isinstance(item, MessageAdded):
+    if isinstance(item, chat.MessageAdded):
         said = [text_block(part) if isinstance(part, str) else _image(part) for part in item.parts]
         return kept_blocks(item.extra) + said
-    if isinstance(item, FunctionCalled):
+    if isinstance(item, chat.FunctionCalled):
         use = {"type": "tool_use", "id": item.call_id, "name": item.name, "input": arguments_of(item.arguments)}
         return [*kept_blocks(item.metadata), use]
-    if isinstance(item, FunctionReturned):
+    if isinstance(item, chat.FunctionReturned):
         result = {"type": "tool_result", "tool_use_id": item.call_id, "content": _output(item.output, beside)}
         return [{**result, "is_error": True} if item.is_error else result]
     return []
@@ -111,10 +102,10 @@ def plain_blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
 # Which items form one message
 
 
-def _grouped(items: Iterable[ChatItemEvent]) -> list[list[ChatItemEvent]]:
-    groups: list[list[ChatItemEvent]] = []
+def _grouped(items: Iterable[chat.ChatItemEvent]) -> list[list[chat.ChatItemEvent]]:
+    groups: list[list[chat.ChatItemEvent]] = []
     for item in items:
-        if isinstance(item, HandedOff | ConfigUpdated):
+        if isinstance(item, chat.HandedOff | chat.ConfigUpdated):
             continue
         if groups and _belongs(item, groups[-1][-1]):
             groups[-1].append(item)
@@ -123,7 +114,7 @@ def _grouped(items: Iterable[ChatItemEvent]) -> list[list[ChatItemEvent]]:
     return groups
 
 
-def _belongs(item: ChatItemEvent, last: ChatItemEvent) -> bool:
+def _belongs(item: chat.ChatItemEvent, last: chat.ChatItemEvent) -> bool:
     if role_of(item) != role_of(last):
         return False
     if item.origin is None:
@@ -131,20 +122,20 @@ def _belongs(item: ChatItemEvent, last: ChatItemEvent) -> bool:
     return not item.origin.starts and last.origin is not None
 
 
-def role_of(item: ChatItemEvent) -> str:
+def role_of(item: chat.ChatItemEvent) -> str:
     """Return the role of the message that contains this item."""
     if item.origin is not None and b'"role"' in item.origin.rest:
         beside = beside_of(item) or {}
         if "role" in beside:
             return str(beside["role"])
-    if isinstance(item, MessageAdded):
+    if isinstance(item, chat.MessageAdded):
         return item.role
-    return "assistant" if isinstance(item, FunctionCalled) else "user"
+    return "assistant" if isinstance(item, chat.FunctionCalled) else "user"
 
 
-def _pieces(group: Sequence[ChatItemEvent]) -> list[list[ChatItemEvent]]:
+def _pieces(group: Sequence[chat.ChatItemEvent]) -> list[list[chat.ChatItemEvent]]:
     """Split a message where its source had split it."""
-    pieces: list[list[ChatItemEvent]] = []
+    pieces: list[list[chat.ChatItemEvent]] = []
     for item in group:
         if not pieces or (beside_of(item) or {}).get("continues"):
             pieces.append([])
@@ -152,7 +143,7 @@ def _pieces(group: Sequence[ChatItemEvent]) -> list[list[ChatItemEvent]]:
     return pieces
 
 
-def _joined(group: Sequence[ChatItemEvent]) -> AnthropicMessage:
+def _joined(group: Sequence[chat.ChatItemEvent]) -> AnthropicMessage:
     """Return one message; if its pieces have the same field, the last piece wins."""
     first, *others = map(message_of, _pieces(group))
     for other in others:
@@ -164,16 +155,16 @@ def _joined(group: Sequence[ChatItemEvent]) -> AnthropicMessage:
 # The system text
 
 
-def _is_system_text(item: ChatItemEvent) -> bool:
+def _is_system_text(item: chat.ChatItemEvent) -> bool:
     """Whether an item belongs to the system text; imported instructions that were among the messages do not."""
     beside = beside_of(item)
-    return is_instructions(item) and (beside is None or SYSTEM in beside)
+    return chat.is_instructions(item) and (beside is None or SYSTEM in beside)
 
 
 def _system_text(
-    items: Iterable[ChatItemEvent], groups: Iterable[list[ChatItemEvent]], said: set[str]
+    items: Iterable[chat.ChatItemEvent], groups: Iterable[list[chat.ChatItemEvent]], said: set[str]
 ) -> str | list[dict[str, Any]] | None:
-    bearing = [item for item in items if isinstance(item, ConfigUpdated) or is_instructions(item)]
+    bearing = [item for item in items if isinstance(item, chat.ConfigUpdated) or chat.is_instructions(item)]
     bearing = [item for item in bearing if item.id not in said]
     telling = [item for item in bearing if getattr(item, "instructions", "") is not None]
     for group in groups:
@@ -186,9 +177,9 @@ def _system_text(
 # Contents and blocks
 
 
-def _content(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> str | list[dict[str, Any]]:
+def _content(piece: Sequence[chat.ChatItemEvent], besides: Sequence[Beside]) -> str | list[dict[str, Any]]:
     first = piece[0]
-    if len(piece) == 1 and isinstance(first, MessageAdded) and isinstance(first.content, str) and not first.extra:
+    if len(piece) == 1 and isinstance(first, chat.MessageAdded) and isinstance(first.content, str) and not first.extra:
         return first.content
     blocks = [_blocks(item, beside) for item, beside in zip(piece, besides, strict=True)]
     listed = [block for some in blocks for block in some]
@@ -199,7 +190,7 @@ def _content(piece: Sequence[ChatItemEvent], besides: Sequence[Beside]) -> str |
     return [block for _, block in sorted(zip(places, listed, strict=True), key=lambda placed: placed[0])]
 
 
-def _blocks(item: ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
+def _blocks(item: chat.ChatItemEvent, beside: Beside) -> list[dict[str, Any]]:
     patches = beside.get("blocks", {})
     return [patched(block, patches.get(str(index), {})) for index, block in enumerate(plain_blocks(item, beside))]
 
@@ -219,7 +210,7 @@ def text_block(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _image(image: Image) -> dict[str, Any]:
+def _image(image: chat.Image) -> dict[str, Any]:
     start, marked, data = image.image.partition(";base64,")
     if marked and start.startswith("data:"):
         media_type = start.removeprefix("data:")

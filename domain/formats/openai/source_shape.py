@@ -18,15 +18,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...canonical import parse_json
-from ...chat.events import (
-    ChatItemEvent,
-    ConfigUpdated,
-    FunctionCalled,
-    FunctionReturned,
-    HandedOff,
-    Image,
-    MessageAdded,
-)
+from ...chat import events as chat
 from ...chat.pairing import is_of_model
 from ...errors import MISSHAPEN
 from ..source_json import listed_output, patched, with_parts
@@ -34,19 +26,19 @@ from ..source_json import listed_output, patched, with_parts
 OpenAIMessage = dict[str, Any]
 
 
-def grouped(items: Sequence[ChatItemEvent]) -> list[list[int]]:
+def grouped(items: Sequence[chat.ChatItemEvent]) -> list[list[int]]:
     """
     Return the indexes of the items of each message.
 
     Handoffs and config updates have no message of their own, and do not separate calls of one message.
     """
     groups: list[list[int]] = []
-    last: ChatItemEvent | None = None
+    last: chat.ChatItemEvent | None = None
     for index, item in enumerate(items):
         kind = type(item)
-        if kind is HandedOff or kind is ConfigUpdated:
+        if kind is chat.HandedOff or kind is chat.ConfigUpdated:
             continue
-        if kind is FunctionCalled and last is not None and _belongs(item, last):
+        if kind is chat.FunctionCalled and last is not None and _belongs(item, last):
             groups[-1].append(index)
         else:
             groups.append([index])
@@ -54,14 +46,14 @@ def grouped(items: Sequence[ChatItemEvent]) -> list[list[int]]:
     return groups
 
 
-def _belongs(call: ChatItemEvent, last: ChatItemEvent) -> bool:
+def _belongs(call: chat.ChatItemEvent, last: chat.ChatItemEvent) -> bool:
     """Calls made here are grouped with other such calls, imported ones with the item before them in their message."""
     if call.origin is None:
-        return last.origin is None and type(last) is FunctionCalled
+        return last.origin is None and type(last) is chat.FunctionCalled
     return not call.origin.starts and last.origin is not None and is_of_model(last)
 
 
-def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
+def message_of(group: Sequence[chat.ChatItemEvent]) -> OpenAIMessage:
     """
     Return the message of these consecutive items.
 
@@ -73,7 +65,7 @@ def message_of(group: Sequence[ChatItemEvent]) -> OpenAIMessage:
         return _message_of(group, [{}] * len(group))
 
 
-def require_shape(items: Sequence[ChatItemEvent]) -> None:
+def require_shape(items: Sequence[chat.ChatItemEvent]) -> None:
     """
     Check, before items are recorded, that messages can be built from them and their origins.
 
@@ -85,29 +77,29 @@ def require_shape(items: Sequence[ChatItemEvent]) -> None:
         _message_of(taken, [rest_of(item) for item in taken])
 
 
-def _message_of(group: Sequence[ChatItemEvent], rests: Sequence[dict[str, Any]]) -> OpenAIMessage:
+def _message_of(group: Sequence[chat.ChatItemEvent], rests: Sequence[dict[str, Any]]) -> OpenAIMessage:
     rest = rests[0]
     if _is_whole(rest, group):
         return dict(rest["whole"])
     message: OpenAIMessage = dict(patched(plain_message(group[0], rest), rest.get("message", {})))
     for item, beside in zip(group, rests, strict=True):
-        if isinstance(item, FunctionCalled):
+        if isinstance(item, chat.FunctionCalled):
             _add_call(message, item, beside)
     return message
 
 
-def plain_message(item: ChatItemEvent, rest: dict[str, Any]) -> OpenAIMessage:
+def plain_message(item: chat.ChatItemEvent, rest: dict[str, Any]) -> OpenAIMessage:
     """Return the message that begins with `item`, without calls and before its patch."""
-    if isinstance(item, MessageAdded):
+    if isinstance(item, chat.MessageAdded):
         return {"role": role_sent(item), "content": _content(item.content, rest)}
-    if isinstance(item, FunctionReturned):
+    if isinstance(item, chat.FunctionReturned):
         output = listed_output(item.output, rest, "text") if "cuts" in rest else item.output
         message = {"role": "tool", "tool_call_id": item.call_id, "content": output}
         return {**message, "name": item.name} if rest.get("named") else message
     return {"role": "assistant", "content": None}
 
 
-def plain_call(item: FunctionCalled) -> dict[str, Any]:
+def plain_call(item: chat.FunctionCalled) -> dict[str, Any]:
     """Return the entry of `tool_calls` for a call, before its patch."""
     return {
         "id": item.call_id,
@@ -116,38 +108,38 @@ def plain_call(item: FunctionCalled) -> dict[str, Any]:
     }
 
 
-def rest_of(item: ChatItemEvent) -> dict[str, Any]:
+def rest_of(item: chat.ChatItemEvent) -> dict[str, Any]:
     """Return the parsed `Origin.rest` of an item."""
     return parse_json(item.origin.rest) or {} if item.origin else {}
 
 
-def _is_whole(rest: dict[str, Any], group: Sequence[ChatItemEvent]) -> bool:
+def _is_whole(rest: dict[str, Any], group: Sequence[chat.ChatItemEvent]) -> bool:
     """Whether the original message is returned: only while all of its items, and no others, are there."""
     if "whole" not in rest or rest.get("items") != len(group):
         return False
     asked = [call.get("id") for call in rest["whole"].get("tool_calls") or ()]
-    return asked == [item.call_id for item in group if isinstance(item, FunctionCalled)][: len(asked)]
+    return asked == [item.call_id for item in group if isinstance(item, chat.FunctionCalled)][: len(asked)]
 
 
-def role_sent(item: MessageAdded) -> str:
+def role_sent(item: chat.MessageAdded) -> str:
     """Return the role that is sent: a developer message keeps its role only if it was imported."""
     return "system" if item.role == "developer" and item.origin is None else item.role
 
 
-def _content(content: str | tuple[str | Image, ...], rest: dict[str, Any]) -> Any:
+def _content(content: str | tuple[str | chat.Image, ...], rest: dict[str, Any]) -> Any:
     if isinstance(content, str):
         return content
     parts = [{"type": "text", "text": part} if isinstance(part, str) else image_part(part) for part in content]
     return with_parts(parts, rest)
 
 
-def image_part(image: Image) -> dict[str, Any]:
+def image_part(image: chat.Image) -> dict[str, Any]:
     """Return the part of an image; the default detail is left out."""
     detail = {} if image.inference_detail == "auto" else {"detail": image.inference_detail}
     return {"type": "image_url", "image_url": {"url": image.image, **detail}}
 
 
-def _add_call(message: OpenAIMessage, item: FunctionCalled, rest: dict[str, Any]) -> None:
+def _add_call(message: OpenAIMessage, item: chat.FunctionCalled, rest: dict[str, Any]) -> None:
     call = patched(plain_call(item), rest.get("call", {}))
     if rest.get("legacy"):
         message["function_call"] = call["function"]

@@ -17,16 +17,7 @@ import msgspec
 
 from ...arguments import has_no_data, require_several
 from ...canonical import json_in_order, require_json
-from ...chat.events import (
-    ChatItemEvent,
-    FunctionCalled,
-    FunctionReturned,
-    Image,
-    MessageAdded,
-    Origin,
-    Spoken,
-    is_instructions,
-)
+from ...chat import events as chat
 from ...chat.pairing import is_of_model
 from ...clock import REAL_SYSTEM, System
 from ...errors import InvalidInputError
@@ -55,7 +46,7 @@ Beside = dict[str, Any]
 
 def items_from_openai_responses(
     entries: Iterable[Any], instructions: str | None = None, *, system_clock: System, places: Sequence[str] = ()
-) -> list[ChatItemEvent]:
+) -> list[chat.ChatItemEvent]:
     """
     Return the items of a request's `input`, or of a response's `output`, with new ids, all with the same time.
 
@@ -75,7 +66,7 @@ def items_from_openai_responses(
     return reader.finished()
 
 
-def items_from_session(entries: Iterable[Any]) -> list[ChatItemEvent]:
+def items_from_session(entries: Iterable[Any]) -> list[chat.ChatItemEvent]:
     """
     Return one item for each entry of a session, whatever its kind; `entries_of` returns each unchanged.
 
@@ -84,7 +75,7 @@ def items_from_session(entries: Iterable[Any]) -> list[ChatItemEvent]:
     Raises:
         InvalidInputError: an entry is no JSON object.
     """
-    items: list[ChatItemEvent] = []
+    items: list[chat.ChatItemEvent] = []
     reader = _Reader(REAL_SYSTEM)
     for fields in _read_fields(entries, "items"):
         items.append(reader.item_of(fields, items))
@@ -105,7 +96,7 @@ class _Reader:
     def __init__(self, system: System) -> None:
         self._system = system
         self._at = system.now()
-        self._drafts: list[tuple[Spoken, Beside]] = []
+        self._drafts: list[tuple[chat.Spoken, Beside]] = []
         self._kept: list[Any] = []
         self._names: dict[str, str] = {}
 
@@ -127,41 +118,41 @@ class _Reader:
         else:
             raise fields.unexpected_value("type", kind, "one of " + ", ".join(KINDS))
 
-    def item_of(self, fields: Fields, before: Sequence[ChatItemEvent]) -> ChatItemEvent:
+    def item_of(self, fields: Fields, before: Sequence[chat.ChatItemEvent]) -> chat.ChatItemEvent:
         """Return the item of an entry by itself, which is apart if it cannot be read."""
         self._drafts.clear()
         if fields.value.get("type", "message") not in KEPT_KINDS:
             with suppress(InvalidInputError):
                 self.read(fields)
                 ((item, beside),) = self._drafts
-                if type(item) is FunctionCalled and not is_function_name(item.name):
+                if type(item) is chat.FunctionCalled and not is_function_name(item.name):
                     # A call of others is given under a name that the API accepts; this one says that it came so.
                     beside = {"patch": {}, **beside}
                 return msgspec.structs.replace(
-                    item, origin=Origin(starts=_starts(item, before), rest=_rest_of(item, beside))
+                    item, origin=chat.Origin(starts=_starts(item, before), rest=_rest_of(item, beside))
                 )
         rest = json_in_order({"responses": {"before": [fields.value]}}, what=fields.where)
-        return msgspec.structs.replace(self._message("assistant", ()), origin=Origin(rest=rest, apart=True))
+        return msgspec.structs.replace(self._message("assistant", ()), origin=chat.Origin(rest=rest, apart=True))
 
-    def finished(self) -> list[ChatItemEvent]:
+    def finished(self) -> list[chat.ChatItemEvent]:
         """Return the items of all entries."""
         if self._kept and not self._drafts:
             kind = self._kept[0].get("type")
             raise InvalidInputError(f"there is no message and no call that the {kind} item could be kept beside")
         if self._kept:
             self._drafts[-1][1]["after"] = self._kept
-        items: list[ChatItemEvent] = []
+        items: list[chat.ChatItemEvent] = []
         for item, beside in self._drafts:
-            origin = Origin(starts=_starts(item, items), rest=_rest_of(item, beside))
+            origin = chat.Origin(starts=_starts(item, items), rest=_rest_of(item, beside))
             items.append(msgspec.structs.replace(item, origin=origin))
         return items
 
-    def _draft(self, item: Spoken, beside: Beside, came: Any) -> None:
+    def _draft(self, item: chat.Spoken, beside: Beside, came: Any) -> None:
         patch = difference(plain_item(item, beside), came)
         beside = {**beside, "patch": patch} if patch else beside
         if not is_same(item_as_came(item, beside), came):
             beside = {"patch": {"is": came}}
-        if self._kept and not isinstance(item, FunctionReturned):
+        if self._kept and not isinstance(item, chat.FunctionReturned):
             beside = {**beside, "before": self._kept}
             self._kept = []
         self._drafts.append((item, beside))
@@ -181,13 +172,13 @@ class _Reader:
         message = self._message(role, tuple(parts), interrupted=interrupted)
         self._draft(message, {"parts": foreign} if foreign else {}, fields.value)
 
-    def _message(self, role: str, content: Any, *, interrupted: bool = False) -> MessageAdded:
-        return MessageAdded(
+    def _message(self, role: str, content: Any, *, interrupted: bool = False) -> chat.MessageAdded:
+        return chat.MessageAdded(
             id=self._system.new_id("msg_"), created_at=self._at, role=role, content=content, interrupted=interrupted
         )
 
-    def _parts(self, fields: Fields, name: str) -> tuple[list[str | Image], list[list[Any]]]:
-        parts: list[str | Image] = []
+    def _parts(self, fields: Fields, name: str) -> tuple[list[str | chat.Image], list[list[Any]]]:
+        parts: list[str | chat.Image] = []
         foreign: list[list[Any]] = []
         for index, part in enumerate(self._list(fields, name)):
             known = self._part(part)
@@ -203,7 +194,7 @@ class _Reader:
             raise fields.unexpected(name, listed, "text or a list of parts")
         return [Fields(fields.where, part, f"{name}[{index}]") for index, part in enumerate(listed)]
 
-    def _part(self, fields: Fields) -> str | Image | None:
+    def _part(self, fields: Fields) -> str | chat.Image | None:
         part = fields.value
         if part.get("type") in TEXT_PARTS:
             return fields.text("text")
@@ -213,7 +204,7 @@ class _Reader:
         if part.get("type") != "input_image" or not isinstance(url, str) or has_no_data(url):
             return None
         detail = part.get("detail")
-        return Image(
+        return chat.Image(
             id=self._system.new_id("img_"),
             image=url,
             inference_detail=detail if detail in DETAILS else "auto",
@@ -222,7 +213,7 @@ class _Reader:
     # Calls and outputs
 
     def _read_call(self, fields: Fields) -> None:
-        call = FunctionCalled(
+        call = chat.FunctionCalled(
             id=self._system.new_id("call_"),
             created_at=self._at,
             name=fields.text("name"),
@@ -242,7 +233,7 @@ class _Reader:
                 if part.value.get("type") in TEXT_PARTS:
                     part.text("text")
             output, beside = joined_output([part.value for part in listed], TEXT_PARTS)
-        returned = FunctionReturned(
+        returned = chat.FunctionReturned(
             id=self._system.new_id("output_"),
             created_at=self._at,
             name=self._names.get(call_id, ""),
@@ -252,11 +243,11 @@ class _Reader:
         self._draft(returned, beside, fields.value)
 
 
-def _rest_of(item: Spoken, beside: Beside) -> bytes:
+def _rest_of(item: chat.Spoken, beside: Beside) -> bytes:
     # Instructions from the input always get the mark `responses`, even if it is empty.
-    return json_in_order({"responses": beside}, what=item.id) if beside or is_instructions(item) else b""
+    return json_in_order({"responses": beside}, what=item.id) if beside or chat.is_instructions(item) else b""
 
 
-def _starts(item: Spoken, before: Sequence[ChatItemEvent]) -> bool:
+def _starts(item: chat.Spoken, before: Sequence[chat.ChatItemEvent]) -> bool:
     """Return whether an item begins a message: a call belongs to the answer before it."""
-    return not (type(item) is FunctionCalled and before and is_of_model(before[-1]))
+    return not (type(item) is chat.FunctionCalled and before and is_of_model(before[-1]))

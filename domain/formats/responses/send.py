@@ -12,15 +12,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ...chat.events import (
-    INSTRUCTION_ROLES,
-    ChatItemEvent,
-    FunctionCalled,
-    FunctionReturned,
-    MessageAdded,
-    Spoken,
-    is_apart,
-)
+from ...chat import events as chat
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
 from ..openai.send import RESPONSES_ID_MAX, function_name, unique_call_ids
@@ -43,7 +35,7 @@ from .source_shape import (
 REASONING = "reasoning"
 
 
-def openai_responses_input(items: Iterable[ChatItemEvent]) -> tuple[list[ResponsesItem], str | None]:
+def openai_responses_input(items: Iterable[chat.ChatItemEvent]) -> tuple[list[ResponsesItem], str | None]:
     """
     Return (input, instructions) of a request to the Responses API.
 
@@ -55,10 +47,10 @@ def openai_responses_input(items: Iterable[ChatItemEvent]) -> tuple[list[Respons
 class _Input:
     """Collects the input of one request."""
 
-    def __init__(self, items: list[ChatItemEvent]) -> None:
+    def __init__(self, items: list[chat.ChatItemEvent]) -> None:
         self._items = items
         self._output_of = pair_calls(items).output_of
-        calls = [index for index, item in enumerate(items) if type(item) is FunctionCalled]
+        calls = [index for index, item in enumerate(items) if type(item) is chat.FunctionCalled]
         recorded = [items[index].call_id for index in calls]  # type: ignore[union-attr]  # they are calls
         self._call_ids = dict(zip(calls, unique_call_ids(recorded, length_max=RESPONSES_ID_MAX), strict=True))
         self._input: list[ResponsesItem] = []
@@ -71,9 +63,11 @@ class _Input:
         instructions, in_place = self._instructions()
         for group in grouped(self._items):
             first = self._items[group[0]]
-            if isinstance(first, MessageAdded) and (first.role not in INSTRUCTION_ROLES or group[0] in in_place):
+            if isinstance(first, chat.MessageAdded) and (
+                first.role not in chat.INSTRUCTION_ROLES or group[0] in in_place
+            ):
                 self._add(first)
-            self._add_exchange([index for index in group if type(self._items[index]) is FunctionCalled])
+            self._add_exchange([index for index in group if type(self._items[index]) is chat.FunctionCalled])
         kept = [item for item in (*self._waiting, *self._behind) if item.get("type") != REASONING]
         return _with_unique_ids([*self._input, *kept]), instructions
 
@@ -85,7 +79,7 @@ class _Input:
         spoken = [
             (index, item.content, rest_of(item).get("responses"))
             for index, item in enumerate(self._items)
-            if isinstance(item, MessageAdded) and item.role in INSTRUCTION_ROLES
+            if isinstance(item, chat.MessageAdded) and item.role in chat.INSTRUCTION_ROLES
         ]
         if any(beside is None for _, _, beside in spoken):
             return placed.text, set()
@@ -104,10 +98,10 @@ class _Input:
             else:
                 self._input.append({"type": "function_call_output", "call_id": call_id, "output": NO_OUTPUT})
 
-    def _add(self, item: ChatItemEvent, call_id: str | None = None) -> None:
-        if not isinstance(item, Spoken):
+    def _add(self, item: chat.ChatItemEvent, call_id: str | None = None) -> None:
+        if not isinstance(item, chat.Spoken):
             return
-        if is_apart(item):
+        if chat.is_apart(item):
             self._waiting += [entry for entry in entries_of(item) if entry.get("type") in KEPT_KINDS]
             return
         self._input += self._waiting
@@ -126,7 +120,7 @@ class _Input:
         self._input.append(made if call_id is None else {**made, "call_id": call_id})
 
 
-def entries_of(item: Spoken) -> list[ResponsesItem]:
+def entries_of(item: chat.Spoken) -> list[ResponsesItem]:
     """Return the entries of an item as they came from the API, or as they are sent to it if it is from elsewhere."""
     origin = item.origin
     own = origin is None or not origin.apart
@@ -161,11 +155,11 @@ def _kept_entries(beside: Any, where: str) -> list[ResponsesItem]:
     return entries
 
 
-def _made_anew(item: Spoken) -> ResponsesItem:
+def _made_anew(item: chat.Spoken) -> ResponsesItem:
     made = plain_item(item, {})
-    if type(item) is FunctionCalled:
+    if type(item) is chat.FunctionCalled:
         made["name"] = function_name(item.name)
-    elif type(item) is FunctionReturned and (parts := parts_of_output(item)):
+    elif type(item) is chat.FunctionReturned and (parts := parts_of_output(item)):
         made["output"] = [_output_part(part) for part in parts if part]
     return made
 

@@ -41,6 +41,8 @@ KEPT_BLOCKS: dict[str, dict[str, dict[str, type]]] = {
 }
 MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 NAME_LENGTH_MAX = 128
+# Sent for a failed call that said nothing: the API refuses a blank text there.
+BLANK_ERROR = "[The call failed without a message]"
 _SENDABLE = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
 _FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -184,8 +186,10 @@ def _sendable(name: str) -> str:
 
 
 def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:
-    """Return an output as it is sent: one with images as blocks. That of an error can only be text."""
-    parts = None if answer.is_error else parts_of_output(answer)
+    """Return an output as it is sent: one with images as blocks. That of an error is a text, and must say something."""
+    if answer.is_error:
+        return answer.output if answer.output.strip() else BLANK_ERROR
+    parts = parts_of_output(answer)
     if parts is None or any(part.media_type not in MEDIA_TYPES for part in parts if isinstance(part, Inline)):
         return answer.output
     # The provider refuses blank texts.

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from refold.domain.chat.events import ChatItemEvent, Origin
 from refold.domain.formats.anthropic import source_shape as anthropic_shape
-from refold.domain.formats.anthropic.send import anthropic_messages
+from refold.domain.formats.anthropic.send import BLANK_ERROR, anthropic_messages
 from refold.domain.formats.openai import source_shape as openai_shape
 from refold.domain.formats.send import DUMMY_FIRST, DUMMY_LAST, NO_OUTPUT
 from tests.domain.chat_events import configured, handed, said
@@ -142,6 +142,14 @@ def test_calls_without_output_and_outputs_without_call() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("blank", ["", " \n"])
+def test_a_failed_call_that_said_nothing(blank: str) -> None:
+    """The API refuses an error without a text; an empty output of a call that went well is sent as it is."""
+    answers = sent(ASKED, call("c1"), output("c1", blank, is_error=True), call("c2"), output("c2", blank))[2::2]
+
+    assert answers == [user(result("c1", BLANK_ERROR, is_error=True)), user(result("c2", blank))]
+
+
 def test_repeated_ids_get_a_number() -> None:
     """Each output goes to its own call; characters that are refused become underscores (SPEC V10.12)."""
     ids = ["X", "X", "X_2", "X", "a.b", "a_b"]
@@ -232,6 +240,7 @@ def test_thinking_goes_back_to_where_it_was() -> None:
         ([user("a"), assistant(use(), use()), user(result(), result())], "unique"),
         ([user("a"), assistant(use()), user(result()), assistant(use()), user(result())], "unique"),
         ([user(result())], "answered by"),
+        ([user("a"), assistant(use()), user(result("c1", " ", is_error=True))], "cannot be empty"),
         ([user("a"), assistant(use())], "no tool_result"),
         ([user("a"), assistant(use("a.b")), user(result("a.b"))], "id should match"),
         ([user("a"), assistant(use(name="")), user(result())], "name should match"),

@@ -2,8 +2,8 @@
 The seed's conversion to Anthropic messages (SPEC V10), and what Refold repairs in it, each repair a switch.
 
 V10.2 instructions whole and in force; V10.4 images that would be refused, as text; V10.5 arguments always an object;
-V10.7 an output ends a batch; V10.8 a call without output is answered; V10.10 no blank text, and a user's message
-first; V10.12 repeated ids renamed, outputs paired by occurrence; X3 a user's message last.
+V10.7 an output ends a batch; V10.8 a call without output is answered; V10.10 no blank text or error, and a user's
+message first; V10.12 repeated ids renamed, outputs paired by occurrence; X3 a user's message last.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,6 +15,7 @@ from .switches import explanation
 
 NUMBERS = ("V10.2", "V10.4", "V10.5", "V10.7", "V10.8", "V10.10", "V10.12", "X3")
 DUMMY_FIRST, DUMMY_LAST = "(empty)", "."
+BLANK_ERROR = "[The call failed without a message]"
 Message = dict[str, Any]
 
 
@@ -98,8 +99,9 @@ def _answered(messages: list[Message], items: Sequence[Item], on: Collection[str
             if output is None and "V10.8" in on:
                 output = NO_OUTPUT
             if output is not None:
-                results[use["id"]] = {"type": "tool_result", "tool_use_id": use["id"], "content": output["output"],
-                                      "is_error": output["is_error"]}  # fmt: skip
+                is_said = "V10.10" not in on or not output["is_error"] or output["output"].strip()
+                results[use["id"]] = {"type": "tool_result", "tool_use_id": use["id"], "is_error": output["is_error"],
+                                      "content": output["output"] if is_said else BLANK_ERROR}  # fmt: skip
         if results:
             answered.append({"role": "user", "content": [*results.values()]})
     return answered

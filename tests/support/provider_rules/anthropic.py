@@ -73,6 +73,8 @@ def _content(message: dict[str, Any]) -> Iterator[str]:
             yield from _image(block["source"])
         if kind == "tool_use":
             yield from _use(block)
+        if kind == "tool_result" and block["is_error"] and not block["content"].strip():
+            yield "content cannot be empty if `is_error` is true"
         if kind == "tool_result" and is_behind:
             yield "tool_result blocks must come first"
         is_behind = is_behind or kind != "tool_result"

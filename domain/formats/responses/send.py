@@ -23,6 +23,7 @@ from .source_shape import (
     LEFT_OUT,
     SHORT_ORIGIN,
     ResponsesItem,
+    is_of_api,
     is_sound_item,
     item_as_came,
     left_out,
@@ -69,7 +70,7 @@ class _Input:
                 self._add(first)
             self._add_exchange([index for index in group if type(self._items[index]) is chat.FunctionCalled])
         kept = [item for item in (*self._waiting, *self._behind) if item.get("type") != REASONING]
-        return _with_unique_ids([*self._input, *kept]), instructions
+        return _with_unique_ids(filter(is_of_api, [*self._input, *kept])), instructions
 
     def _instructions(self) -> tuple[str | None, set[int]]:
         """If all instructions came from this API, they stay where they were, beside the input or in it."""
@@ -170,7 +171,7 @@ def _output_part(part: str | Inline) -> dict[str, Any]:
     return {"type": "input_image", "image_url": f"data:{part.media_type};base64,{part.data}", "detail": "auto"}
 
 
-def _with_unique_ids(items: list[ResponsesItem]) -> list[ResponsesItem]:
+def _with_unique_ids(items: Iterable[ResponsesItem]) -> list[ResponsesItem]:
     """Return the items with unique ids: the API would refuse an item that was imported twice."""
     seen: dict[Any, int] = {}
     kept: list[ResponsesItem] = []

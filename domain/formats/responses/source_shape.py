@@ -23,6 +23,8 @@ from ..source_json import Check, are_parts, has, is_maybe_text, is_text, listed_
 
 STATUSES = ("in_progress", "completed", "incomplete")
 MESSAGE_ID = "msg_"
+# How the ids of other entries begin. Programs that ask other models write entries with ids of their own.
+ID_PREFIXES = {"function_call": "fc", "reasoning": "rs"}
 # How the origin of an entry begins that lacks some fields: of most messages that programs write, it says nothing else.
 # These are not parsed one by one, and no id is computed that is left out: that halves the time of a session's messages.
 LEFT_OUT = b'{"responses":{"patch":{"drop":['
@@ -35,9 +37,15 @@ def is_message_id(value: Any) -> bool:
     return isinstance(value, str) and value.startswith(MESSAGE_ID) and len(value) <= RESPONSES_ID_MAX
 
 
+def is_of_api(item: dict[str, Any]) -> bool:
+    """Return whether an entry can be this API's own; one of another model has its data, or an id that is refused."""
+    prefix, known = ID_PREFIXES.get(item.get("type", "message"), ""), item.get("id")
+    return not item.get("provider_data") and (known is None or str(known).startswith(prefix))
+
+
 def is_sound_item(item: dict[str, Any]) -> bool:
     """Return whether the API would accept this message, call or output in a suitable place."""
-    if not where_given(item, status=lambda status: status in STATUSES, type=is_text):
+    if not where_given(item, status=lambda status: status in STATUSES, type=is_text) or not is_of_api(item):
         return False
     kind = item.get("type", "message")
     if kind == "message":

@@ -76,6 +76,13 @@ RECEIVED: list[list[dict[str, Any]]] = [
     [REASONING, asking("a", id="fc_1", status="completed"), asking("b"), answering("b"), answering("a", id=None)],
     [asking("a"), answering("a", [{"type": "input_text", "text": "x"}, PICTURE]), asking("a"), answering("a", [])],
     [asking("", name="look up", id=7), asking(LONG), answering(LONG), answering("")],
+    [
+        {**REASONING, "id": "__fake_id__"},
+        asking("a", id="__fake_id__"),
+        answering("a"),
+        asking("b", id=""),
+        answering("b"),
+    ],
     [{"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}],
 ]
 

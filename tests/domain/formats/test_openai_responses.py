@@ -239,6 +239,19 @@ def test_an_entry_that_would_be_refused_is_made_anew() -> None:
     assert "refusal" not in str(first)
 
 
+def test_entries_of_other_models() -> None:
+    """The Agents SDK writes them with ids and data of its own; the API refuses these; a session keeps them."""
+    foreign = {"id": "__fake_id__", "provider_data": {"model": "m"}}
+    entries = [{**REASONING, **foreign}, {**ANSWER, **foreign}, asking("a", **foreign), answering("a")]
+
+    for items in (received(entries), items_from_session(entries)):
+        answer, *others = openai_responses_input(items)[0]
+        assert answer == {**ANSWER, "id": answer["id"]}
+        assert others == [asking("a"), answering("a")]
+        assert [entry for item in items if isinstance(item, Spoken) for entry in entries_of(item)] == entries
+    assert openai_responses_input(received([asking("a", id=""), answering("a")]))[0] == [asking("a"), answering("a")]
+
+
 def test_chat_messages_and_entries_are_one_context() -> None:
     """What came in through one format goes out through the other."""
     messages = [said("system", "S"), said("user", "hi"), asked(call("a"), content="One moment.")]

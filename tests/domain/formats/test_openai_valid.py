@@ -178,7 +178,7 @@ def test_the_checker_refuses(messages: Any, fault: str) -> None:
         ([{"type": "function_call", "call_id": "a", "name": "f"}] * 2, "the call id 'a' twice"),
         ([{"type": "function_call_output", "call_id": "x" * 65, "output": ""}], "bad call id"),
         ([{"role": "assistant", "content": [{"type": "input_text", "text": ""}]}], "no 'input_text' here"),
-        ([{"role": "assistant", "content": "", "id": "x"}], "bad message id"),
+        ([{"role": "assistant", "content": "", "id": "x"}], "bad id"),
         ([{"role": "user", "content": []}], "empty list"),
         ([{"role": "tool", "content": ""}], "no role"),
         ([{"type": "reasoning", "id": "rs"}], "reasoning at the end"),

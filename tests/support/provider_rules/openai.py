@@ -24,6 +24,7 @@ RESPONSES_PARTS = {
     "user": {"input_text", "input_image", "input_file"},
     "assistant": {"output_text", "refusal"},
 }
+ID_STARTS = {"message": "msg", "function_call": "fc", "reasoning": "rs"}
 CALLS, OUTPUTS = "function_call", "function_call_output"
 
 
@@ -127,7 +128,9 @@ def responses_faults(items: list[dict[str, Any]]) -> list[str]:
 
 
 def _item_faults(where: str, item: dict[str, Any]) -> list[str]:
-    kind = item.get("type", "message")
+    kind, known = item.get("type", "message"), item.get("id")
+    if known is not None and not (known.startswith(ID_STARTS.get(kind, "")) and len(known) <= 64):
+        return [f"{where}: bad id {known!r} of a {kind}"]
     if kind in (CALLS, OUTPUTS):
         found = [] if 0 < len(item.get("call_id") or "") <= 64 else [f"{where}: bad call id {item.get('call_id')!r}"]
         if kind == CALLS and not NAME.fullmatch(item.get("name", "")):
@@ -138,11 +141,7 @@ def _item_faults(where: str, item: dict[str, Any]) -> list[str]:
     role = item.get("role")
     if role not in RESPONSES_PARTS:
         return [f"{where}: no role {role!r}"]
-    found = _content_faults(where, item.get("content"), RESPONSES_PARTS[role])
-    known = item.get("id")
-    if known is not None and not (known.startswith("msg") and len(known) <= 64):
-        found.append(f"{where}: bad message id {known!r}")
-    return found
+    return _content_faults(where, item.get("content"), RESPONSES_PARTS[role])
 
 
 def _output_faults(where: str, output: Any) -> list[str]:

@@ -32,7 +32,6 @@ from .source_shape import (
     plain_without,
 )
 
-# The API refuses reasoning that no message or call follows.
 REASONING = "reasoning"
 
 
@@ -69,8 +68,8 @@ class _Input:
             ):
                 self._add(first)
             self._add_exchange([index for index in group if type(self._items[index]) is chat.FunctionCalled])
-        kept = [item for item in (*self._waiting, *self._behind) if item.get("type") != REASONING]
-        return _with_unique_ids(filter(is_of_api, [*self._input, *kept])), instructions
+        sent = _with_unique_ids(filter(is_of_api, [*self._input, *self._waiting, *self._behind]))
+        return _without_idle_reasoning(sent), instructions
 
     def _instructions(self) -> tuple[str | None, set[int]]:
         """If all instructions came from this API, they stay where they were, beside the input or in it."""
@@ -185,3 +184,16 @@ def _with_unique_ids(items: Iterable[ResponsesItem]) -> list[ResponsesItem]:
         elif item.get("type") in ("function_call", "function_call_output"):
             kept.append({key: value for key, value in item.items() if key != "id"})
     return kept
+
+
+def _without_idle_reasoning(items: Sequence[ResponsesItem]) -> list[ResponsesItem]:
+    """Return the items without reasoning that nothing of the model follows: the API would refuse it."""
+    kept: list[ResponsesItem] = []
+    is_followed = False
+    for item in reversed(items):
+        if item.get("type") != REASONING:
+            is_followed = item.get("role", "assistant") == "assistant" and item.get("type") != "function_call_output"
+        elif not is_followed:
+            continue
+        kept.append(item)
+    return kept[::-1]

@@ -83,6 +83,7 @@ RECEIVED: list[list[dict[str, Any]]] = [
         asking("b", id=""),
         answering("b"),
     ],
+    [{**REASONING, "id": "rs_2"}, {"role": "user", "content": "go on"}, {**REASONING, "id": "rs_3"}],
     [{"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "x"}}],
 ]
 

@@ -208,16 +208,18 @@ def test_reasoning_leaves_with_what_it_led_to() -> None:
     assert b"rs_2" in items[-1].origin.rest
 
 
+def test_reasoning_that_led_to_nothing() -> None:
+    """As of an answer that was at its limit before it said a word: it is not sent, but that of a search is."""
+    idle = [{**REASONING, "id": f"rs_{number}"} for number in (2, 3)]
+    entries = [GO_ON, *idle, GO_ON, REASONING, SEARCH]
+
+    for items in (received(entries), items_from_session(entries)):
+        assert openai_responses_input(items)[0] == [GO_ON, GO_ON, REASONING, SEARCH]
+
+
 def test_calls_at_the_end_of_the_output_are_kept() -> None:
     """What ran at OpenAI after the last message stays behind it."""
-    search = {
-        "type": "web_search_call",
-        "id": "ws_1",
-        "status": "completed",
-        "action": {"type": "search", "query": "x"},
-    }
-
-    assert openai_responses_input(received([GO_ON, search]))[0] == [GO_ON, search]
+    assert openai_responses_input(received([GO_ON, SEARCH]))[0] == [GO_ON, SEARCH]
 
 
 def test_what_was_imported_twice_has_its_ids_once() -> None:

@@ -181,7 +181,8 @@ def test_the_checker_refuses(messages: Any, fault: str) -> None:
         ([{"role": "assistant", "content": "", "id": "x"}], "bad id"),
         ([{"role": "user", "content": []}], "empty list"),
         ([{"role": "tool", "content": ""}], "no role"),
-        ([{"type": "reasoning", "id": "rs"}], "reasoning at the end"),
+        ([{"type": "reasoning", "id": "rs"}], "reasoning without"),
+        ([{"type": "reasoning", "id": "rs"}, {"role": "user", "content": "x"}], "reasoning without"),
         ([{"role": "user", "content": "", "id": "msg_1"}] * 2, "the item id 'msg_1' twice"),
     ],
 )

@@ -122,8 +122,10 @@ def responses_faults(items: list[dict[str, Any]]) -> list[str]:
     for what, ids in (("call", asked), ("output", answered), ("item", [i["id"] for i in items if i.get("id")])):
         found += [f"the {what} id {one!r} twice" for one in {one for one in ids if ids.count(one) > 1}]
     found += [f"no output for call {one!r}" for one in set(asked) - set(answered)]
-    if items and items[-1].get("type") == "reasoning":
-        found.append("reasoning at the end, without the item that it led to")
+    for item, after in zip(items, [*items[1:], {"type": OUTPUTS}], strict=False):
+        is_of_user = after.get("type") == OUTPUTS or after.get("role", "assistant") != "assistant"
+        if item.get("type") == "reasoning" and is_of_user:
+            found.append("reasoning without the item that it led to")
     return found
 
 

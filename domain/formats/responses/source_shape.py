@@ -23,8 +23,8 @@ from ..source_json import Check, are_parts, has, is_maybe_text, is_text, listed_
 
 STATUSES = ("in_progress", "completed", "incomplete")
 MESSAGE_ID = "msg_"
-# How the ids of other entries begin. Programs that ask other models write entries with ids of their own.
-ID_PREFIXES = {"function_call": "fc", "reasoning": "rs"}
+# How the ids of entries begin. Programs that ask other models, and pages of chats, write entries with ids of their own.
+ID_PREFIXES = {"message": MESSAGE_ID, "function_call": "fc", "reasoning": "rs"}
 # How the origin of an entry begins that lacks some fields: of most messages that programs write, it says nothing else.
 # These are not parsed one by one, and no id is computed that is left out: that halves the time of a session's messages.
 LEFT_OUT = b'{"responses":{"patch":{"drop":['

@@ -69,7 +69,7 @@ def answering(call_id: str, output: Any = "found", **extra: Any) -> dict[str, An
 
 
 RECEIVED: list[list[dict[str, Any]]] = [
-    [{"role": "user", "content": "hi"}, {"type": "message", "role": "user", "content": [PICTURE]}],
+    [{"role": "user", "content": "hi", "id": "m1"}, {"type": "message", "role": "user", "content": [PICTURE]}],
     [{"role": "developer", "content": "D"}, {"role": "system", "content": []}, {"role": "user", "content": []}],
     [REASONING, ANSWER, {"role": "assistant", "content": "plain"}],
     [{**ANSWER, "id": "x"}, {**ANSWER, "status": "incomplete"}, {**ANSWER, "content": [{"type": "refusal"}]}],

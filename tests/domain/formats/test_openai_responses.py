@@ -251,7 +251,8 @@ def test_entries_of_other_models() -> None:
         assert answer == {**ANSWER, "id": answer["id"]}
         assert others == [asking("a"), answering("a")]
         assert [entry for item in items if isinstance(item, Spoken) for entry in entries_of(item)] == entries
-    assert openai_responses_input(received([asking("a", id=""), answering("a")]))[0] == [asking("a"), answering("a")]
+    entries = [{**GO_ON, "id": "a1b2"}, asking("a", id=""), answering("a")]
+    assert openai_responses_input(received(entries))[0] == [{"type": "message", **GO_ON}, asking("a"), answering("a")]
 
 
 def test_chat_messages_and_entries_are_one_context() -> None:

@@ -92,7 +92,8 @@ class _Reading:
                 self._calls[event.index] = call
             case "content_block_delta" if event.delta.type == "text_delta":
                 return str(event.delta.text)
-            case "content_block_delta" if event.delta.type == "input_json_delta":
+            # Tools that run at Anthropic get arguments, too.
+            case "content_block_delta" if event.delta.type == "input_json_delta" and event.index in self._calls:
                 self._calls[event.index]["arguments"] += event.delta.partial_json
             case "message_delta":
                 self._stop_reason = event.delta.stop_reason or self._stop_reason

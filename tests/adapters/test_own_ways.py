@@ -73,6 +73,19 @@ def test_anthropic_thoughts_are_no_text(server: Server) -> None:
     assert "".join(piece.content for piece in pieces) == "said"
 
 
+def test_tools_that_anthropic_runs_itself(server: Server) -> None:
+    """Their arguments come in pieces as well; they are no calls for the caller."""
+    search = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    pieces = [
+        {"type": "content_block_start", "index": 5, "content_block": search},
+        {"type": "content_block_delta", "index": 5, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+    ]
+    call = Anthropic.calls(("c1", "look_up", '{"order": 7}'))
+
+    found = ending(server, Answer([*Anthropic.texts(), *sse(*pieces, named=True), *call, *Anthropic.end()]), Anthropic)
+    assert found["tool_calls"] == [{"call_id": "c1", "name": "look_up", "arguments": '{"order": 7}'}]
+
+
 def test_google_keeps_signatures_and_makes_ids(server: Server) -> None:
     """A call's signature goes where the conversion looks for it; a call without an id gets one."""
     signature = base64.b64encode(b"sealed").decode()

@@ -72,6 +72,9 @@ class OpenAILLM(ClientLLM):
                 # The chunk with the usage has no choices; only one choice is requested.
                 for choice in chunk.choices[:1]:
                     ending.finish_reason = choice.finish_reason or ending.finish_reason
+                    if choice.delta is None:
+                        # Azure sends so what its filter found.
+                        continue
                     calls.add(choice.delta.tool_calls)
                     # A refusal is the text that the model gives instead of an answer.
                     text = choice.delta.content or choice.delta.refusal

@@ -49,6 +49,16 @@ def test_openai_reasoning_models_get_developer_messages(server: Server) -> None:
     assert server.body["messages"][0]["role"] == "developer"
 
 
+def test_what_a_filter_of_azure_found_is_no_text(server: Server) -> None:
+    """It comes in choices without a delta, among the others."""
+    found = {"choices": [{"index": 0, "finish_reason": None, "content_filter_offsets": {"check_offset": 4}}]}
+    server.answers = [Answer([*OpenAI.texts("On its "), *sse(found), *OpenAI.texts("way."), *OpenAI.end()])]
+
+    pieces = asyncio.run(asked(OpenAI.model(server.url)))
+
+    assert "".join(piece.content for piece in pieces) == "On its way."
+
+
 def test_anthropic_caches(server: Server) -> None:
     """Instructions go beside the messages, marked for the cache unless that is turned off."""
     server.answers = [Answer([*Anthropic.texts("ok"), *Anthropic.end()]) for _ in range(2)]

@@ -88,20 +88,24 @@ class _Calls:
     """Joins the pieces of calls, whose arguments come in several chunks."""
 
     def __init__(self) -> None:
+        self._found: list[dict[str, str]] = []
         self._by_index: dict[int, dict[str, str]] = {}
 
     def add(self, deltas: Sequence[Any] | None) -> None:
-        """Add the pieces of one chunk."""
+        """Add the pieces of one chunk; one with another id begins a call: some servers give all calls one index."""
         for delta in deltas or ():
-            call = self._by_index.setdefault(delta.index, {"call_id": "", "name": "", "arguments": ""})
+            call = self._by_index.get(delta.index)
+            if call is None or (delta.id and call["call_id"] not in ("", delta.id)):
+                call = self._by_index[delta.index] = {"call_id": "", "name": "", "arguments": ""}
+                self._found.append(call)
             call["call_id"] = delta.id or call["call_id"]
             if delta.function is not None:
                 call["name"] = delta.function.name or call["name"]
                 call["arguments"] += delta.function.arguments or ""
 
     def found(self) -> list[dict[str, Any]]:
-        """Return the calls in their order."""
-        return [self._by_index[index] for index in sorted(self._by_index)]
+        """Return the calls in the order in which they began."""
+        return list(self._found)
 
 
 def _usage(usage: Any) -> TokenBudget:

@@ -6,6 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from refold.domain.chat.context import ChatContext
 from refold.domain.llm.base import LLMResponse, TokenBudget, collect
 from refold.infrastructure.models.anthropic_llm import AnthropicLLM
@@ -57,6 +59,19 @@ def test_what_a_filter_of_azure_found_is_no_text(server: Server) -> None:
     pieces = asyncio.run(asked(OpenAI.model(server.url)))
 
     assert "".join(piece.content for piece in pieces) == "On its way."
+
+
+@pytest.mark.parametrize("index", [0, None])
+def test_calls_under_one_index(server: Server, index: int | None) -> None:
+    """Gemini's server for this API numbers none of several calls; OpenAI repeats no id within a call."""
+    calls = [("c1", "look_up", '{"a": 1}'), ("c2", "look_up", '{"b": 2}')]
+    pieces = [json.loads(piece.removeprefix("data: ")) for piece in OpenAI.calls(*calls)]
+    for piece in pieces:
+        piece["choices"][0]["delta"]["tool_calls"][0]["index"] = index
+
+    found = ending(server, Answer([*sse(*pieces), *OpenAI.end()]), OpenAI)["tool_calls"]
+
+    assert [(call["call_id"], call["name"], call["arguments"]) for call in found] == calls
 
 
 def test_anthropic_caches(server: Server) -> None:

@@ -113,6 +113,8 @@ class _Reading:
     def _count(self, usage: Any) -> None:
         # Counts are cumulative; a count that an event lacks stays as it was. `input_tokens` leaves out cached tokens.
         budget = self.ending.usage
+        if usage is None:
+            return
         if usage.input_tokens is not None:
             read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
             budget.input_tokens = max(budget.input_tokens, usage.input_tokens + read + written)

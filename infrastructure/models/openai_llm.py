@@ -110,9 +110,9 @@ class _Calls:
 
 def _usage(usage: Any) -> TokenBudget:
     return TokenBudget(
-        input_tokens=usage.prompt_tokens,
-        output_tokens=usage.completion_tokens,
-        total_tokens=usage.total_tokens,
+        input_tokens=usage.prompt_tokens or 0,
+        output_tokens=usage.completion_tokens or 0,
+        total_tokens=usage.total_tokens or 0,
         cached_tokens=getattr(usage.prompt_tokens_details, "cached_tokens", None) or 0,
     )
 

@@ -162,6 +162,19 @@ def test_tokens_that_were_cached_need_not_be_counted(server: Server) -> None:
     )
 
 
+def test_servers_that_count_less(server: Server) -> None:
+    """A server that speaks the same may leave out counts; the answer is whole all the same."""
+    end = {"type": "message_delta", "delta": {"stop_reason": "stop"}, "usage": None}
+    answers = [
+        (OpenAI, [*OpenAI.end()[:1], *sse({"choices": [], "usage": {"prompt_tokens": 7}}, "[DONE]")]),
+        (Anthropic, sse(end, {"type": "message_stop"}, named=True)),
+    ]
+    for provider, last in answers:
+        found = ending(server, Answer([*provider.texts("On its way."), *last]), provider)
+
+        assert (found["finish_reason"], found["usage"].input_tokens) == ("stop", 7)
+
+
 def test_google_leaves_out_what_it_has_not_counted(server: Server) -> None:
     """A count that is not there is zero."""
     counts = {

@@ -38,6 +38,7 @@ from ..store_id import known_lineage, lineage_of
 from .known_events import READ_EVENTS, KnownEvents
 from .slices import SliceEvidence
 from .witness import (
+    NOTHING_SEEN,
     Accepted,
     Checkpoint,
     Entry,
@@ -239,6 +240,7 @@ class Checkpoints:
     def _written(self) -> bool:
         known = self.known
         noted, known.noted = known.noted, []
+        was_behind = self._is_behind
         changed: dict[int, SliceSeen] = {}
         try:
             for lane, events in _by_lane(noted):
@@ -248,6 +250,7 @@ class Checkpoints:
                 self._hand_over(changed)
         except BaseException:
             known.noted[:0] = noted
+            self._is_behind = was_behind
             raise
         return is_more
 
@@ -280,6 +283,8 @@ class Checkpoints:
             if until > state.count:
                 left -= until - state.count
                 self.known.keep(lane, self.known.read_on(lane, state, until))
+            # Or it was read before, and the witness could not be reached then.
+            if state.count > self.known.seen.slices.get(lane, NOTHING_SEEN).events:
                 changed[lane] = state.seen()
             if until < end:
                 return True

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -295,6 +296,24 @@ def test_a_witness_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert seen.last is not None
     assert (seen.last.is_behind, seen.last.events) == (False, events)
     assert [one.events for one in seen.checkpoints] == [*range(3, events, 3), events]
+
+
+def test_a_checkpoint_that_did_not_arrive(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is handed over later, also of slices to which nobody writes any more."""
+    with refold.open(place.url) as store:
+        for name in ("a", "b", "c"):
+            store.chat(name).add_message("user", "hello")
+    store = place.open()
+    written = store._witnessed_by()
+    with monkeypatch.context() as patched:
+        patched.setattr(FileWitness, "add", Mock(side_effect=OSError("no room")))
+        with pytest.warns(RuntimeWarning, match="no room"):
+            written.write()
+    store.chat("a").add_message("user", "more")
+    store.close()
+
+    with place.open() as store:
+        assert store._witnessed_by().known.seen.events == store.now().events == 7
 
 
 def test_where_events_differ() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import sqlite3
 import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,14 @@ import msgspec
 import pytest
 
 import refold
-from refold.domain.errors import DamagedFileError, StorageError, StorageFullError
+from refold.domain.errors import DamagedFileError, StorageBusyError, StorageError, StorageFullError
 from refold.infrastructure.exchange import backup, backup_file
+from refold.infrastructure.exchange import restore as restoring
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import BackupFile, reading_backup, writing_backup
 from refold.infrastructure.exchange.copying import Incoming
 from refold.infrastructure.exchange.restore import restore
+from refold.infrastructure.store_id import lineage_of
 from tests.contract.stores import start_python
 from tests.support.effort import IS_DEEP
 from tests.support.waiting import soon
@@ -381,3 +384,26 @@ def test_a_disk_that_fails_as_a_store_is_replaced(tmp_path: Path, monkeypatch: p
         restore(path, target)
     monkeypatch.undo()
     assert rows_of(target) == []
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_a_restored_file_is_whole_by_itself(is_read: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where closing left a part of it in its WAL, as on a full disk, it is taken in, or the store stays as it was."""
+    source, path, target = filled(str(tmp_path / "a.db")), tmp_path / "a.backup", tmp_path / "b.db"
+    back_up_from(source, path)
+    others = []
+
+    def keep_wal(rows: Any) -> str:
+        (aside,) = (one for one in tmp_path.iterdir() if one.name.endswith(".refold.tmp"))
+        others.append(sqlite3.connect(aside, isolation_level=None))
+        others[0].execute("BEGIN" if is_read else "SELECT 1")
+        others[0].execute("SELECT * FROM event").fetchone()
+        return lineage_of(rows)
+
+    monkeypatch.setattr(restoring, "lineage_of", keep_wal)
+    with pytest.raises(StorageBusyError, match="open in another process") if is_read else nullcontext():
+        restore(path, target)
+    others[0].close()
+
+    assert target.exists() is not is_read
+    assert is_read or events_of(str(target)) == events_of(source)

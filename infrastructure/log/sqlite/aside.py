@@ -45,6 +45,7 @@ def made_aside(path: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[]
 
 
 def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
+    _take_in_wal(aside)
     with aside.open("rb") as written:
         os.fsync(written.fileno())
     try:
@@ -57,6 +58,15 @@ def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
         _delete_beside(target)
         aside.replace(target)
     sync_folder(target.parent)
+
+
+def _take_in_wal(database: Path) -> None:
+    """Have all of a log in its one file: SQLite says nothing where the disk is too full for that when it is closed."""
+    if not database.with_name(f"{database.name}-wal").exists():
+        return
+    with closing(sqlite3.connect(database, timeout=0)) as connection:
+        if connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]:
+            raise StorageBusyError(f"{database} is open in another process: close it there, then restore")
 
 
 def _delete_beside(database: Path) -> None:

@@ -119,7 +119,7 @@ class Store:
         self._projections = projections
         self._runner = ProjectionRunner(log, projections)
         self._unflushed: set[Journal[Any]] = set()
-        self._end = LogEnd(log)
+        self._end = LogEnd(log, system)
         flush_at_exit(self._unflushed)
         self._warning = None if opened_at is None else warn_of_unclosed(self, opened_at)
         self._opened_at = opened_at or ":memory:"

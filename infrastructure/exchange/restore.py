@@ -102,6 +102,13 @@ class _End(LogEnd):
 
     whole, remedy = "the backup", ": back up again, or restore its end"
 
+    def __init__(self, file: _BackedUp) -> None:
+        super().__init__(file)  # type: ignore[arg-type]  # its events are not looked at
+
+    def has_later(self, end: Moment, time: int) -> bool:
+        """Return False: no event comes behind the end."""
+        return False
+
 
 class _Restore:
     """The events of a backup up to a cut, on their way into a new log."""

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
 
-from ...domain.clock import time_of
+from ...domain.clock import REAL_SYSTEM, System, time_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import Address, microseconds, parse_address
+from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment, Position, require_kind
 
 # A cut of the log, or microseconds since 1970.
 Cut = Moment | int
-
-
-class Ended(Protocol):
-    """A log, as far as its end is concerned."""
-
-    @property
-    def has_slices(self) -> bool: ...
-
-    def now(self) -> Moment: ...
 
 
 class Names(Protocol):
@@ -35,13 +27,16 @@ class Names(Protocol):
 
 
 class LogEnd:
-    """The end of a log. It is read again only if needed, because PostgreSQL must then read the end of every slice."""
+    """
+    The end of a log, and the clock by which a time is still to come. The end is read again only if needed, because
+    PostgreSQL must then read the end of every slice.
+    """
 
     # What ends there, and what helps.
     whole, remedy = "the log", ""
 
-    def __init__(self, log: Ended) -> None:
-        self._log = log
+    def __init__(self, log: LiveLog, system: System = REAL_SYSTEM) -> None:
+        self._log, self._system = log, system
         self._seen = BEGINNING
 
     @property
@@ -52,6 +47,23 @@ class LogEnd:
     def now(self) -> Moment:
         self._seen = self._log.now()
         return self._seen
+
+    def cut_at(self, time: int) -> Cut:
+        """
+        Return the cut of a time in microseconds. Where it is still to come, that is the present end: events that are
+        still to be recorded do not belong to it.
+        """
+        if time < self._system.now() * 1_000_000:
+            return time
+        end = self.now()
+        # Another clock may be ahead of this one, and no event is recorded at an earlier time than the one before it.
+        return time if self.has_later(end, time) else end
+
+    def has_later(self, end: Moment, time: int) -> bool:
+        """Return whether the last event of a slice at the end was recorded after a time."""
+        before = Moment.of({lane: number - 1 for lane, number in end.heads})
+        last = self._log.read_all(after=before, limit=len(end.heads), undecodable=True).events if end.heads else ()
+        return any(one.recorded_at > time for one in last)
 
     def require(self, moment: Moment) -> Moment:
         """
@@ -89,8 +101,7 @@ def cut_at(address: int | str | datetime | Moment | Position, names: Names, end:
     if isinstance(parsed, Moment):
         return end.require(_moment_here(parsed, names, end))
     if isinstance(parsed, datetime):
-        # A time in the future means the present end: events that are still to be recorded do not belong to it.
-        return end.now() if parsed >= datetime.now(UTC) else microseconds(parsed)
+        return end.cut_at(microseconds(parsed))
     if not isinstance(parsed, str):
         raise InvalidInputError(f"{address!r} is of one context: for a store give a time, pos:P or a name")
     named = names.moment(parsed)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.clock import RealSystem
 from refold.domain.errors import InvalidInputError, NotFoundError, RefusedError
 from refold.domain.positions import Moment
 from refold.infrastructure.queries import at
@@ -83,6 +84,21 @@ def test_every_way_to_say_when(store: refold.Store) -> None:
     assert [store.at(way).chat("a").version for way in ways] == wanted
     assert store.at(store.now()).chat("a").version == 3
     assert store.at("9999-12-31T00:00:00Z").chat("a").version == 3
+
+
+def test_a_time_at_which_this_clock_is_behind(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another clock recorded later is not shown; with nothing later, the time is still to come."""
+    with monkeypatch.context() as ahead:
+        ahead.setattr(RealSystem, "now", lambda _: datetime.now(UTC).timestamp() + 3_600)
+        chat, event = begun(store)
+        store.chat("b", session="another slice")
+        last = time_of(chat.history()[-1])
+
+    then, later = store.at(time_of(event)), store.at(last + timedelta(hours=1))
+    chat.add_message("user", "three")
+
+    assert then.chat("a").version == chat.at(time_of(event)).version
+    assert (later.chat("a").version, type(later.moment)) == (3, Moment)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,6 +26,7 @@ OWN_THREADS_MAX = 4
 WAITING_THREADS_MAX = 1_000
 # A task that waits looks this often whether the loop of the one for which it waits was closed.
 LOOK_SECONDS = 1.0
+PAUSE_SECONDS = 0.001
 
 
 def start_if_possible(thread: threading.Thread) -> None:
@@ -106,7 +107,15 @@ async def _in_one_of(threads: Executor | None, call: Callable[[], T]) -> T:
     import asyncio
 
     # As `asyncio.to_thread` does it, but without a task around the future: that costs 20 us and a round of the loop.
-    work = asyncio.get_running_loop().run_in_executor(threads, copy_context().run, call)
+    made = _Call(partial(copy_context().run, call))
+    work: asyncio.Future[T]
+    try:
+        work = asyncio.get_running_loop().run_in_executor(threads, made)
+    except RuntimeError:
+        # An executor that could start no thread keeps the call, and would make it with a later one.
+        if made.is_taken_back():
+            raise
+        work = asyncio.ensure_future(made.outcome())
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
@@ -117,6 +126,46 @@ async def _in_one_of(threads: Executor | None, call: Callable[[], T]) -> T:
             # No other code will read the result.
             work.exception()
         raise
+
+
+class _Call(Generic[T]):
+    """A call that a thread makes, unless it is taken back before."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        # Whoever takes it out has it.
+        self._waiting = [call]
+        self._result: list[T] = []
+        self._error: BaseException | None = None
+
+    def is_taken_back(self) -> bool:
+        """Return whether no thread makes the call any more; False if one has begun."""
+        try:
+            self._waiting.pop()
+        except IndexError:
+            return False
+        return True
+
+    def __call__(self) -> T:
+        call = self._waiting.pop()
+        try:
+            self._result.append(call())
+            return self._result[0]
+        except BaseException as error:
+            self._error = error
+            raise
+        finally:
+            # The frames of the error hold no reference to it: it would live until garbage is collected.
+            del self
+
+    async def outcome(self) -> T:
+        """Return what the call returns, or raise its error."""
+        import asyncio
+
+        while not self._result and self._error is None:
+            await asyncio.sleep(PAUSE_SECONDS)
+        if self._error is not None:
+            raise self._error
+        return self._result[0]
 
 
 async def woken(waiting: asyncio.Future[None], look: Callable[[], object]) -> None:

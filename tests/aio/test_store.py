@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from contextvars import Context
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from refold.domain.chat.items import ChatMessage
 from refold.domain.context import transaction as transactions
 from refold.domain.errors import InvalidInputError, StorageClosedError, StorageUnavailableError
 from refold.infrastructure import subscription
+from tests.support.waiting import SOON_SECONDS, soon
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -246,6 +248,32 @@ async def test_a_task_that_outlives_its_transaction(tmp_path: Path) -> None:
         may_go_on.set()
         await late
         assert said(await chat.items) == ["first", "late"]
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+async def test_a_thread_that_cannot_be_started(is_made: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that raises an error is not made afterwards; one that another thread has begun by then is waited for."""
+    loop, may_end = asyncio.get_running_loop(), threading.Event()
+    async with refold.aopen(":memory:") as store:
+        chat = await store.chat("a")
+
+        def fail(_: threading.Thread) -> None:
+            if is_made:
+                may_end.set()
+                assert soon(lambda: chat.sync.turn_count() == 1)
+            raise RuntimeError("can't start new thread")
+
+        loop.set_default_executor(ThreadPoolExecutor(2))
+        busy = loop.run_in_executor(None, may_end.wait, SOON_SECONDS)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", fail)
+            with nullcontext() if is_made else pytest.raises(RuntimeError, match="can't start"):
+                assert (await chat.add_message("user", "hello")).id
+        may_end.set()
+        await busy
+        if not is_made:
+            await chat.add_message("user", "hello")
+        assert said(await chat.items) == ["hello"]
 
 
 async def test_a_merge_from_another_store(location: str) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from ..clock import REAL_SYSTEM
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +42,8 @@ class OwnThreads:
 
     def __init__(self) -> None:
         self.executor: Executor | None = None
+        # Those that are not over.
+        self.calls = set[object]()
         self._before: OwnThreads | None = None
 
     def begin(self) -> None:
@@ -52,6 +56,12 @@ class OwnThreads:
             self.executor = ThreadPoolExecutor(OWN_THREADS_MAX, "refold-own")
         self._before = _OWN.get()
         _OWN.set(self)
+
+    def wait_for(self, calls: Iterable[object], seconds: float) -> None:
+        """Wait up to `seconds`, in one of these threads, until some of their calls are over."""
+        pause, deadline = threading.Event(), REAL_SYSTEM.monotonic() + seconds
+        while not self.calls.isdisjoint(calls) and REAL_SYSTEM.monotonic() < deadline:
+            pause.wait(PAUSE_SECONDS)
 
     def end(self, *, is_collected: bool = False) -> None:
         """Run them where they ran before; `is_collected` where the collector of garbage let go of all of it."""
@@ -90,7 +100,8 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     on behind it.
     """
     own = _OWN.get()
-    return await _in_one_of(None if own is None else own.executor, partial(call, *args, **kwargs))
+    made = partial(call, *args, **kwargs)
+    return await (_in_one_of(None, made) if own is None else _in_one_of(own.executor, made, own.calls))
 
 
 async def in_waiting_thread(call: Callable[[], T]) -> T:
@@ -102,12 +113,12 @@ async def in_waiting_thread(call: Callable[[], T]) -> T:
     return await _in_one_of(_waiting_here(), call)
 
 
-async def _in_one_of(threads: Executor | None, call: Callable[[], T]) -> T:
+async def _in_one_of(threads: Executor | None, call: Callable[[], T], calls: set[object] | None = None) -> T:
     # The import of asyncio takes a third of the time of `import refold`, and sync users never need it.
     import asyncio
 
     # As `asyncio.to_thread` does it, but without a task around the future: that costs 20 us and a round of the loop.
-    made = _Call(partial(copy_context().run, call))
+    made = _Call(partial(copy_context().run, call), calls)
     work: asyncio.Future[T]
     try:
         work = asyncio.get_running_loop().run_in_executor(threads, made)
@@ -129,13 +140,16 @@ async def _in_one_of(threads: Executor | None, call: Callable[[], T]) -> T:
 
 
 class _Call(Generic[T]):
-    """A call that a thread makes, unless it is taken back before."""
+    """A call that a thread makes, unless it is taken back before; it is among `calls` until it is over."""
 
-    def __init__(self, call: Callable[[], T]) -> None:
+    def __init__(self, call: Callable[[], T], calls: set[object] | None) -> None:
         # Whoever takes it out has it.
         self._waiting = [call]
         self._result: list[T] = []
         self._error: BaseException | None = None
+        self._calls = calls
+        if calls is not None:
+            calls.add(self)
 
     def is_taken_back(self) -> bool:
         """Return whether no thread makes the call any more; False if one has begun."""
@@ -143,7 +157,12 @@ class _Call(Generic[T]):
             self._waiting.pop()
         except IndexError:
             return False
+        self._note_over()
         return True
+
+    def _note_over(self) -> None:
+        if self._calls is not None:
+            self._calls.discard(self)
 
     def __call__(self) -> T:
         call = self._waiting.pop()
@@ -154,6 +173,7 @@ class _Call(Generic[T]):
             self._error = error
             raise
         finally:
+            self._note_over()
             # The frames of the error hold no reference to it: it would live until garbage is collected.
             del self
 

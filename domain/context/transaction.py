@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -408,6 +408,11 @@ class AsyncTransaction:
                 # The task is let go of, as after its loop was closed. Nothing can be awaited, and nothing is committed.
                 self._manager.__exit__(kind, error, trace)
             else:
-                await in_thread(self._manager.__exit__, kind, error, trace)
+                # Calls of tasks that the block began and did not wait for: they join it, and are rolled back with it.
+                await in_thread(self._end, {*self._threads.calls}, kind, error, trace)
         finally:
             self._threads.end(is_collected=kind is GeneratorExit)
+
+    def _end(self, others: set[object], *raised: Any) -> None:
+        self._threads.wait_for(others, HANDLE_SECONDS_MAX)
+        self._manager.__exit__(*raised)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from contextvars import Context
@@ -16,7 +17,7 @@ import pytest
 import refold
 from refold.domain.chat.items import ChatMessage
 from refold.domain.context import transaction as transactions
-from refold.domain.errors import InvalidInputError, StorageClosedError, StorageUnavailableError
+from refold.domain.errors import InvalidInputError, NotFoundError, StorageClosedError, StorageUnavailableError
 from refold.infrastructure import subscription
 from tests.support.waiting import SOON_SECONDS, soon
 
@@ -274,6 +275,28 @@ async def test_a_thread_that_cannot_be_started(is_made: bool, monkeypatch: pytes
         if not is_made:
             await chat.add_message("user", "hello")
         assert said(await chat.items) == ["hello"]
+
+
+@pytest.mark.parametrize("is_rolled_back", [False, True])
+async def test_a_call_that_its_transaction_does_not_await(
+    is_rolled_back: bool, location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is part of it all the same, as where `gather` raises the error of another call at once."""
+    async with refold.aopen(location) as store:
+        chat, other = await store.chat("a"), await store.chat("b")
+        add = chat.sync.add_message
+
+        def add_late(*given: Any) -> Any:
+            time.sleep(0.05)
+            return add(*given)
+
+        monkeypatch.setattr(chat.sync, "add_message", add_late)
+        with pytest.raises(NotFoundError) if is_rolled_back else nullcontext():
+            async with store.transaction():
+                late = asyncio.create_task(chat.add_message("user", "late"))
+                await (other.evict(["none"]) if is_rolled_back else other.add_message("user", "first"))
+        await late
+        assert said(await (await store.chat("a")).items) == ([] if is_rolled_back else ["late"])
 
 
 async def test_a_merge_from_another_store(location: str) -> None:

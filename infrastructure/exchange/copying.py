@@ -390,8 +390,8 @@ def copy_store(
 
     The copy of a store with keys, which needs its `keys`, has the same data keys. While others write to the source,
     the copy is of the moment at which it began; another call goes on from there. With `move` the source takes no events
-    once nearly all are copied; the last ones are copied and compared. If that fails, it takes events again if it took
-    some before.
+    once nearly all are copied; the last ones are copied and compared. If that fails, it takes events again, unless
+    another move closed it, too.
 
     Raises:
         InvalidInputError: the target has other events, or is in memory; or a context of the source is archived.
@@ -455,16 +455,16 @@ def _carried_out(
     copy.copy(source.log.now(), horizon)
     copy.verify()
     if move:
-        took_events = source.log.retire()
+        mark = source.log.retire()
         try:
             copy.copy(source.log.now(), None)
             copy.verify()
             copy.require_keys()
             copy.finish(clock)
         except BaseException:
-            # A store that was moved before stays closed: programs write to another one by now.
-            if took_events and not copy.is_finished:
-                source.log.reopen()
+            # The marks of other moves stay, and with them the store is closed: programs write to another one by now.
+            if not copy.is_finished:
+                source.log.reopen(mark)
             raise
     return copy.report(source.tally.events - begun, is_moved=move)
 

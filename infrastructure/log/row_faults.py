@@ -15,6 +15,7 @@ from contextlib import ContextDecorator
 import msgspec
 
 from ...domain.canonical import require_unicode
+from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import (
     MISSHAPEN,
     DamagedError,
@@ -30,7 +31,7 @@ from ...domain.log.envelope import NO_DIGEST
 NUMBER_MAX = (1 << 62) - 1
 # At most so many damaged rows of a kind are reported.
 ROWS_REPORTED = 100
-# The name of the trigger or the check by which a database takes no events.
+# The names of the triggers or the checks by which a database takes no events begin so.
 RETIRED = "refold_retired"
 # The error of a database for an event that is encrypted with a key which is closed or destroyed.
 KEY_DESTROYED = "refold_key_destroyed"
@@ -41,6 +42,11 @@ NO_NOTE = "delete its row from the table note"
 # A value of another type, NULL, or truncated bytes raise these when they are used. RecursionError is not among them:
 # its cause is the caller's stack, not a row.
 VALUE_FAULTS = (*MISSHAPEN, ArithmeticError, msgspec.MsgspecError, struct.error)
+
+
+def new_mark() -> str:
+    """Return the name of a trigger or a check that nobody else takes away when a move of theirs fails."""
+    return REAL_SYSTEM.new_id(f"{RETIRED}_")
 
 
 def retired(where: str) -> StorageReadOnlyError:

@@ -24,7 +24,7 @@ from ..compression import DICTIONARY_EVENTS, erased_form
 from ..database_log import AcknowledgedEnd, Answer, Batch, joined
 from ..evidence import require_ends, require_version
 from ..records import ANY, Part, Request, part_of
-from ..row_faults import RETIRED
+from ..row_faults import RETIRED, new_mark
 from .append import Appender, Begun, Interrupted
 from .beside import Segments, Snapshots
 from .blocks import Blocks, Sealer
@@ -40,9 +40,9 @@ from .verify import CheckedLog
 from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
 
 # A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
-RETIRE = f"ALTER TABLE event ADD CONSTRAINT {RETIRED} CHECK (false) NOT VALID"
-REOPEN = f"ALTER TABLE event DROP CONSTRAINT IF EXISTS {RETIRED}"
-IS_RETIRED = f"SELECT 1 FROM pg_constraint WHERE conrelid = 'event'::regclass AND conname = '{RETIRED}'"
+RETIRE = "ALTER TABLE event ADD CONSTRAINT {} CHECK (false) NOT VALID"
+REOPEN = "ALTER TABLE event DROP CONSTRAINT IF EXISTS {}"
+MARKS = f"SELECT conname FROM pg_constraint WHERE conrelid = 'event'::regclass AND starts_with(conname, '{RETIRED}')"
 # Appends wait while this many slices are locked, one after the other, in one round trip.
 SLICES_AT_ONCE = 64
 AWAIT_TIMES = 3
@@ -243,19 +243,22 @@ class PostgresLog(CheckedLog):
         self._ends.is_distributed = True
         self._appender.distribute()
 
-    def retire(self) -> bool:
+    def retire(self) -> str:
         """
-        Refuse events from now on, from every process; return whether the log took them until now, when all transactions
-        that write events have ended.
+        Refuse events from now on, from every process; return the mark that says so, when all transactions that write
+        events have ended.
 
         Raises:
             StorageBusyError: one of them took too long.
         """
-        return not self.database.ask(BEGIN, WAIT_BRIEFLY, Call(IS_RETIRED), Call(REOPEN), Call(RETIRE), COMMIT)[2]
+        mark = new_mark()
+        self.database.ask(BEGIN, WAIT_BRIEFLY, Call(REOPEN.format(mark)), Call(RETIRE.format(mark)), COMMIT)
+        return mark
 
-    def reopen(self) -> None:
-        """Take events again after `retire`."""
-        self.database.ask(BEGIN, WAIT_BRIEFLY, Call(REOPEN), COMMIT)
+    def reopen(self, mark: str | None = None) -> None:
+        """Take away a mark of `retire`, by default all of them; without any, the log takes events again."""
+        marks = [mark] if mark else [str(name) for (name,) in self.database.ask(Call(MARKS))[0]]
+        self.database.ask(BEGIN, WAIT_BRIEFLY, *(Call(REOPEN.format(one)) for one in marks), COMMIT)
 
     def sealing(self) -> Iterator[int]:
         """

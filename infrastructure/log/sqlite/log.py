@@ -30,7 +30,7 @@ from ..compression import Compression, Plain, no_dictionary
 from ..database_log import NO_LIMIT, Answer, Batch, Nothing, joined
 from ..evidence import SEGMENT, require_ends, require_version, segment_of
 from ..records import Appended, Part, Request, part_of
-from ..row_faults import RETIRED, whole
+from ..row_faults import RETIRED, new_mark, whole
 from .append import END, Appender
 from .beside import Segments, Snapshots
 from .connection import SqliteDatabase
@@ -43,9 +43,9 @@ from .verify import CheckedLog
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
 BACKLOG_EVENTS_MAX = 4_096
 # A trigger costs an append nothing while it is not there, and it also stops processes that have the file open already.
-RETIRE = f"CREATE TRIGGER IF NOT EXISTS {RETIRED} BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
-REOPEN = f"DROP TRIGGER IF EXISTS {RETIRED}"
-IS_RETIRED = "SELECT 1 FROM sqlite_schema WHERE type = 'trigger' AND name = ?"
+RETIRE = f"CREATE TRIGGER {{}} BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
+REOPEN = "DROP TRIGGER IF EXISTS {}"
+MARKS = f"SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB '{RETIRED}*'"
 PLAIN = Plain()
 POLL_SECONDS = 0.02
 STREAMS_MAX = 100_000
@@ -204,19 +204,20 @@ class SqliteLog(CheckedLog):
         with self.database.reading() as connection:
             return int(_one(connection, "SELECT slice FROM stream WHERE id = ?", stream))
 
-    def retire(self) -> bool:
-        """Refuse events from now on, from every process; return whether the log took them until now."""
+    def retire(self) -> str:
+        """Refuse events from now on, from every process; return the mark that says so."""
+        mark = new_mark()
+        self.write(lambda connection: connection.execute(RETIRE.format(mark)))
+        return mark
 
-        def retiring(connection: sqlite3.Connection) -> bool:
-            is_retired = _one(connection, IS_RETIRED, RETIRED)
-            connection.execute(RETIRE)
-            return is_retired is None
+    def reopen(self, mark: str | None = None) -> None:
+        """Take away a mark of `retire`, by default all of them; without any, the log takes events again."""
 
-        return self.write(retiring)
+        def reopening(connection: sqlite3.Connection) -> None:
+            for one in [mark] if mark else [name for (name,) in connection.execute(MARKS).fetchall()]:
+                connection.execute(REOPEN.format(one))
 
-    def reopen(self) -> None:
-        """Take events again after `retire`."""
-        self.write(lambda connection: connection.execute(REOPEN))
+        self.write(reopening)
 
     # When the log went back
 

@@ -32,7 +32,7 @@ NAMELESS = f"""
 # A trigger can change what an append records.
 TRIGGERS = f"""
     SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) IN {OWN_TABLES}
-    AND name <> '{RETIRED}' AND name NOT GLOB '{KEY_DESTROYED}*' LIMIT {FAULTS_REPORTED}
+    AND name NOT GLOB '{RETIRED}*' AND name NOT GLOB '{KEY_DESTROYED}*' LIMIT {FAULTS_REPORTED}
 """
 NEXT_TEXT = "SELECT key, hash, data FROM blob WHERE key > ? ORDER BY key LIMIT 1"
 # Versions have no holes, so the last version implies all others.

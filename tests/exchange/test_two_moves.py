@@ -1,0 +1,38 @@
+"""Two moves of one store."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import refold
+from refold.domain.errors import DamagedError, StorageReadOnlyError
+from refold.infrastructure.exchange import copying
+from refold.infrastructure.exchange.copying import copy_store
+from tests.cli.running import refold as run
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_the_first_fails_when_the_second_is_done(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store that was moved stays closed."""
+    source = str(request.getfixturevalue("ready_pg_url")) if kind == "postgres" else str(tmp_path / "a.db")
+    with refold.open(source) as store:
+        store.chat("a").add_message("user", "before")
+    require_keys = copying._Copy.require_keys
+
+    def fail_behind_another(copy: Any) -> None:
+        monkeypatch.setattr(copying._Copy, "require_keys", require_keys)
+        assert copy_store(source, str(tmp_path / "other.db"), move=True, lag_seconds=0).is_moved
+        raise DamagedError("the copy", "it is not equal")
+
+    monkeypatch.setattr(copying._Copy, "require_keys", fail_behind_another)
+    with pytest.raises(DamagedError):
+        copy_store(source, str(tmp_path / "one.db"), move=True, lag_seconds=0)
+
+    with refold.open(source) as store, pytest.raises(StorageReadOnlyError, match="was moved"):
+        store.chat("later").add_message("user", "never")
+    assert run("init", "--reopen", "--db", source).code == 0
+    with refold.open(source) as store:
+        store.chat("later").add_message("user", "open again")

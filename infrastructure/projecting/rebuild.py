@@ -20,6 +20,7 @@ from ...domain.errors import DamagedError, InvalidInputError, ProjectionError
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...projections.contract import Projection
+from ..log.row_faults import MissingTableError
 from .comparison import Compared, Comparison, Difference, compared_with
 from .folding import note_fault
 from .partitions import PartitionedBuild, forget_partitions, has_partitions, is_partitionable
@@ -134,7 +135,7 @@ def rebuild(
         return RebuildReport(
             projection=projection.name,
             is_done=True,
-            rows=store.count(made),
+            rows=_count(store, made),
             events=build.folded,
             seconds=watch.monotonic() - began,
             differing=found.differing,
@@ -142,6 +143,14 @@ def rebuild(
             set_aside=len(store.set_aside(made)),
             fault=found.fault,
         )
+
+
+def _count(store: ProjectionStore, made: Projection) -> int:
+    try:
+        return store.count(made)
+    except MissingTableError:
+        # An erasure has dropped them since; the second look makes their table.
+        return store.count(made)
 
 
 def discard(log: LiveLog, store: ProjectionStore, projection: Projection) -> bool:

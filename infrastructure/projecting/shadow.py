@@ -93,18 +93,20 @@ class Build:
             ProjectionError: the projection cannot fold an event.
             StorageBusyError: this process paused for so long that another process took over.
         """
-        for left in reversed(range(CATCH_UPS_MAX)):
+        left = CATCH_UPS_MAX
+        while True:
+            folded = self.folded
             try:
                 return self._run(stop, until, at_once)
             except ProjectionError as error:
                 raise ProjectionError(self._projection.name, error.event, error.reason) from error.__cause__ or error
             except MissingTableError:
-                # An erasure drops the table of the shadow, which is begun anew then.
+                # An erasure drops the table of the shadow, which is begun anew then; it counts if nothing was folded.
+                left = CATCH_UPS_MAX if self.folded > folded else left - 1
                 if not left:
                     raise
                 if stop():
                     return False
-        raise AssertionError("the last attempt returns or raises")
 
     def _run(self, stop: Stop, until: Moment | None, at_once: int) -> bool:
         began, before = self._watch.monotonic(), self._store.checkpoint(self.shadow).events

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -12,7 +13,11 @@ import pytest
 
 import refold
 from refold.domain.errors import StorageBusyError, StorageError
+from refold.domain.positions import BEGINNING
+from refold.infrastructure.log.row_faults import MissingTableError
 from refold.infrastructure.projecting import runner
+from refold.infrastructure.projecting.runner import CATCH_UPS_MAX
+from refold.infrastructure.projecting.shadow import Build, shadow_of
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.entries import ENTRIES
 from refold.projections.validity import VALIDITY
@@ -196,3 +201,63 @@ def test_tables_of_others_with_such_a_name(ready_pg_url: str) -> None:
 
         found = "SELECT tablename::text FROM pg_tables WHERE tablename LIKE 'view%' ORDER BY 1"
         assert server.execute(found).fetchall() == others
+
+
+def test_a_shadow_that_is_begun_while_others_are_dropped(ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An erasure drops its checkpoint with its table, and the next rebuild begins anew."""
+    with refold.open(ready_pg_url) as store, refold.open(ready_pg_url) as other:
+        something_of_everything(store)
+        rows: Any = store._projections
+        rows._make_table(shadow_of(CATALOGUE))
+        transact = rows._transact
+
+        def late(work: Any) -> Any:
+            assert not other.rebuild("catalogue", stop=lambda: True).is_done
+            return transact(work)
+
+        monkeypatch.setattr(rows, "_transact", late)
+        rows.drop_others(CATALOGUE)
+
+        assert other._projections.checkpoint(shadow_of(CATALOGUE)) == BEGINNING
+
+
+def test_the_first_rows_come_while_they_are_dropped(ready_pg_url: str) -> None:
+    """Their checkpoint goes with them."""
+    with refold.open(ready_pg_url) as store, psycopg.connect(ready_pg_url) as server:
+        rows: Any = store._projections
+        rows._make_table(CATALOGUE)
+        server.execute(f"LOCK TABLE view_catalogue_{CATALOGUE.version} IN ROW EXCLUSIVE MODE".encode())
+        server.execute("INSERT INTO checkpoint VALUES (0, 'catalogue', %s, '0.1')", [CATALOGUE.version])
+        dropping = threading.Thread(target=rows.drop, args=(CATALOGUE,))
+        dropping.start()
+        dropping.join(0.2)
+
+        server.commit()
+        dropping.join()
+
+        assert rows.checkpoint(CATALOGUE) == BEGINNING
+
+
+def test_a_rebuild_beside_many_erasures(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It goes on after each as long as it gets further, and looks once more for rows that it cannot count."""
+    with refold.open(place) as store:
+        something_of_everything(store)
+        run, count, failures = Build._run, store._projections.count, [2 * CATCH_UPS_MAX]
+
+        def failing(build: Build, stop: Any, until: Any, at_once: int) -> bool:
+            if failures[0]:
+                failures[0] -= 1
+                build.folded += 1
+                raise MissingTableError("an erasure dropped it")
+            return run(build, stop, until, at_once)
+
+        def counting(projection: Any) -> int:
+            monkeypatch.setattr(store._projections, "count", count)
+            raise MissingTableError("an erasure dropped it")
+
+        monkeypatch.setattr(Build, "_run", failing)
+        monkeypatch.setattr(store._projections, "count", counting)
+
+        report = store.rebuild("catalogue")
+
+        assert (report.is_done, report.rows) == (True, len(store.contexts()))

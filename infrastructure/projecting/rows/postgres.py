@@ -34,6 +34,7 @@ from ...log.row_faults import REBUILD
 from ..store import Checkpoint, Plan, Save, Values
 from .checkpoints import (
     CHECKPOINT,
+    DELETE_CHECKPOINT,
     GROUPS,
     LOCKED_CHECKPOINT,
     MOVED,
@@ -77,7 +78,8 @@ COMPUTED = (
 )
 # As `Dialect.table_of` names them: other programs may have tables in the schema.
 VIEWS = (
-    "SELECT relname::text FROM pg_class WHERE relkind = 'r' AND relname ~ '^view_[a-z][a-z0-9_]*_[0-9]+$'"
+    "SELECT substring(relname, '^view_(.*)_[0-9]+$'), substring(relname, '[0-9]+$') FROM pg_class"
+    " WHERE relkind = 'r' AND relname ~ '^view_[a-z][a-z0-9_]*_[0-9]+$'"
     " AND relnamespace = current_schema()::regnamespace"
 )
 PROJECTIONS = "SELECT projection, version FROM checkpoint WHERE slice = 0"
@@ -262,7 +264,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         if self._log.is_distributed:
             return
         self._make_common()
-        views = [name for (name,) in self._log.database.ask(Call(VIEWS))[0]]
+        views = [self.sql.table_of(name, version) for name, version in self._log.database.ask(Call(VIEWS))[0]]
         drops = (Call(f"DROP TABLE {name}") for name in views)
         self._log.database.ask(BEGIN, Call("DELETE FROM checkpoint"), *drops, COMMIT)
         self._log.distribute()
@@ -353,7 +355,9 @@ class PostgresProjectionStore(DatabaseProjectionStore):
     def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         table = self.sql.table(projection)
         self._made.discard(table)
-        return [WAIT_BRIEFLY, Statement(self._dropping(table))]
+        # Whoever put the first rows in it, which `_drops` did not see, has committed their checkpoint by now.
+        left = self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection)
+        return [WAIT_BRIEFLY, Statement(self._dropping(table)), left]
 
     def _dropping(self, table: str) -> str:
         """Return the statement that drops a table, or empties that of another user, as for the role that erases."""
@@ -362,19 +366,17 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def drop_others(self, *known: Projection) -> None:
         self._make_common()
-        kept, tables = {(one.name, one.version) for one in known}, {self.sql.table(one) for one in known}
         views, stored = self._log.database.ask(Call(VIEWS), Call(PROJECTIONS))
-        others = [name for (name,) in views if name not in tables]
+        # Rows that are put together from partitions have a table without a checkpoint.
+        tables = ((name, int(version)) for name, version in views)
         gone: list[Any] = [
             SimpleNamespace(name=name, version=version, row=SearchedRow)
-            for name, version in {*stored} - kept
+            for name, version in {*stored, *tables} - {(one.name, one.version) for one in known}
             if STORED_NAME.fullmatch(name)
         ]
         drops = [statement for one in gone for statement in self._drops(one)]
-        drops += [Statement(self._dropping(name)) for name in others]
         if drops:
             self._transact(lambda _: [WAIT_BRIEFLY, *drops])
-        self._made.difference_update(others)
 
     def _rename_table(self, shadow: Projection, projection: Projection) -> list[Statement]:
         built, live = self.sql.table(shadow), self.sql.table(projection)

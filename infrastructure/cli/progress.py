@@ -27,6 +27,8 @@ LINES_EVERY_SECONDS = 5.0
 OBJECTS_EVERY_SECONDS = 1.0
 FORMS = ("auto", "bar", "plain", "json", "none")
 ASKING = (signal.SIGINT, signal.SIGTERM)
+# So long after such a signal a server or a worker waits for the database.
+STOPPING_SECONDS_MAX = 10.0
 
 
 progress_form = click.option(

@@ -21,15 +21,13 @@ from ..store import Store
 from .app import Own, app
 from .args import database, keeping, shown
 from .metrics import address_of, metrics_served, statuses_of
-from .progress import asked_to_stop, known_names, names
+from .progress import STOPPING_SECONDS_MAX, asked_to_stop, known_names, names
 from .render import clock, duration, one_line
 
 Standing = Mapping[str, ProjectionStatus]
 NEWS_EVERY_SECONDS = 10.0
 SEALED_EVERY_SECONDS = 60.0
 RETAINED_EVERY_SECONDS = 3_600.0
-# So long after the signal to stop it still waits for the database; another process goes on with what it has begun.
-STOPPING_SECONDS_MAX = 10.0
 # The jobs beside projections, as the metrics name them.
 SEAL, RETENTION = "seal", "retention"
 

@@ -6,19 +6,23 @@ import asyncio
 import errno
 import importlib
 import logging
+import os
 import signal
 import socket
 import sys
 import threading
 import webbrowser
 from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 import click
 
-from ...domain.errors import InvalidInputError
+from ...domain.errors import InvalidInputError, RefoldError
 from ..store import Store
 from .args import database, keeping, optional_text, shown, summed_up, usage_error
+from .progress import ASKING, STOPPING_SECONDS_MAX
 
 LOOPBACK = "127.0.0.1"
 UI_PORT, MCP_PORT = 8421, 8422
@@ -98,18 +102,37 @@ def mcp(http: bool, port: int | None, host: str, write: bool, actor: str, locati
         if http:
             _serve_http(server, location, host, port)
         else:
-            _ending_at_once(lambda: asyncio.run(serve_stdio(server)))
+            _closing_at_a_signal(store, lambda: asyncio.run(serve_stdio(server)))
 
     serving(location, serve, write=write)
 
 
-def _ending_at_once(serve: Callable[[], None]) -> None:
-    """Let Ctrl-C end the process while it serves: the package waits for its next line, whatever is raised."""
-    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
+    """
+    Let Ctrl-C and SIGTERM close the store and end the process while it serves: the package waits for its next line,
+    whatever is raised. A second signal, or a database that does not answer, leaves the store as a kill does.
+    """
+
+    def close() -> None:
+        with suppress(RefoldError):
+            store.close()
+
+    def end(number: int) -> None:
+        closing = threading.Thread(target=close, daemon=True)
+        closing.start()
+        closing.join(STOPPING_SECONDS_MAX)
+        os.kill(os.getpid(), number)
+
+    def ending(number: int, _: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        threading.Thread(target=end, args=(number,), daemon=True).start()
+
+    before = {number: signal.signal(number, ending) for number in ASKING}
     try:
         serve()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _serve_http(server: Any, location: str, host: str, port: int | None) -> None:

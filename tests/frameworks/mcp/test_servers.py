@@ -127,7 +127,7 @@ def test_lines_that_are_no_requests_do_not_end_it(tmp_path: Path) -> None:
 
 
 def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
-    """By Ctrl-C, over HTTP and while it waits for a line, and at the end of stdin; the store is closed."""
+    """By Ctrl-C, over HTTP, and at the end of stdin; the store is closed."""
     database = filled(tmp_path / "s.db")
     process = subprocess.Popen(
         command(database, "--http", "--port", "0"), stderr=subprocess.PIPE, text=True, env=environment()
@@ -137,20 +137,30 @@ def test_it_ends_when_it_is_told_to(tmp_path: Path) -> None:
         assert "served at" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_SECONDS) in (0, 130)
-    with subprocess.Popen(
-        command(database), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
-    ) as waiting:
-        assert waiting.stdin is not None
-        assert waiting.stdout is not None
-        print(json.dumps(INITIALIZE), file=waiting.stdin, flush=True)
-        assert "refold" in waiting.stdout.readline()
-        waiting.send_signal(signal.SIGINT)
-        assert waiting.wait(PATIENCE_SECONDS) == -signal.SIGINT
     ended = subprocess.run(
         command(database), stdin=subprocess.DEVNULL, timeout=PATIENCE_SECONDS, env=environment(), check=False
     )
 
     assert ended.returncode == 0
+    assert list(tmp_path.glob("*-wal")) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_store_over_stdio(tmp_path: Path, number: signal.Signals) -> None:
+    """Also while it waits for a line."""
+    with subprocess.Popen(
+        command(filled(tmp_path / "s.db"), "--write"), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env=environment(),
+    ) as waiting:  # fmt: skip
+        assert waiting.stdin is not None
+        assert waiting.stdout is not None
+        assert waiting.stderr is not None
+        print(json.dumps(INITIALIZE), file=waiting.stdin, flush=True)
+        assert "refold" in waiting.stdout.readline()
+        assert list(tmp_path.glob("*-wal"))
+        waiting.send_signal(number)
+        assert waiting.wait(PATIENCE_SECONDS) == -number
+        assert waiting.stderr.read() == ""
     assert list(tmp_path.glob("*-wal")) == []
 
 

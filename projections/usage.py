@@ -76,7 +76,7 @@ class UsageByContext:
     """The fold behind `store.usage()`."""
 
     name = "usage"
-    version = 4
+    version = 5
     row = UsageRow
     stays_in_slice = True
     events: frozenset[type[Event]] = frozenset(

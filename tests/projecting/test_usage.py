@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import refold
+import refold.domain.chat.usage
 from refold.chat import LLMResponse, TokenBudget
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage, FunctionCall
@@ -22,7 +23,7 @@ from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.receive import AnthropicShaper
 from refold.domain.messages import AIMessage, HumanMessage
 from refold.infrastructure.importing import import_file
-from refold.projections.usage import USAGE, UsageRow
+from refold.projections.usage import USAGE, UsageByContext, UsageRow
 
 from ..model.editing_life import TellingLLM
 
@@ -89,6 +90,19 @@ def test_counted_by_providers(store: refold.Store, metrics: dict[str, Any]) -> N
     chat.add_items([FunctionCall(name="look", arguments="{}", call_id="c1", metadata=metrics)])
 
     assert [used(row) for row in store.usage()] == [("triage", "m1", 2, 1, 0, 26, 300, 21, 270)]
+
+
+def test_rows_of_an_earlier_version(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were made without the names of Google's REST API, so they are made anew."""
+    with monkeypatch.context() as earlier, refold.open(place) as store:
+        earlier.setattr(UsageByContext, "version", 4)
+        earlier.setattr(refold.domain.chat.usage, "READ", ("input_tokens", "prompt_tokens", "prompt_token_count"))
+        store.chat("a").add_items([answer(usage={"promptTokenCount": 9})])
+        assert [row.counted_in for row in store.usage()] == [0]
+
+    with refold.open(place) as store:
+        assert [row.counted_in for row in store.usage()] == [9]
+        assert store.verify().problems == ()
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ key, another: UPDATE idempotency SET key = 'other'
 key, other versions: UPDATE idempotency SET first_version = 3, last_version = 3
 rows of catalogue, wrong: UPDATE view_catalogue_4 SET items = 99 WHERE key = 'chat:a'
 rows of catalogue, one too few: DELETE FROM view_catalogue_4 WHERE key = 'chat:b'
-rows of usage, wrong: UPDATE view_usage_4 SET messages = messages + 1
+rows of usage, wrong: UPDATE view_usage_5 SET messages = messages + 1
 checkpoint, nowhere: UPDATE checkpoint SET moment = 'nowhere'
 checkpoint, gone: DELETE FROM checkpoint
 """

@@ -14,17 +14,11 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-import msgspec
 import psycopg
 
-from refold.domain.chat.events import ChatEvent
-from refold.domain.pool.events import PoolEvent, QueueEvent
-from refold.domain.trajectory.events import RunEvent
-
 from .database_size import postgres_bytes
-from .recorded import payload_of, stream_key
-from .subject import COMMON, Write, batches
-from .workload import Item
+from .raw import Raw
+from .subject import COMMON, Write
 
 SCHEMA = (
     "create table if not exists event (position bigint generated always as identity primary key,"
@@ -43,23 +37,15 @@ SCAN = (
     "select position, stream, version, recorded_at, payload from event where position > %b order by position limit %b"
 )
 HEAD = "select coalesce(max(version), 0) from event where stream = %b"
-EVERYTHING = (1 << 31) - 1
 PAGE = 2_048
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 
-class RawPostgres:
+class RawPostgres(Raw):
     """One table in one database."""
 
-    name = "raw"
-
-    def __init__(self, location: str) -> None:
-        self.location = location
-        # Of chats, and of runs.
-        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent | QueueEvent | PoolEvent).decode
-        self._connection: Connection
-        self._others: list[Connection] = []
-        self._heads: dict[str, int] = {}
+    _connection: Connection
+    head, select, last, everything = HEAD, SELECT, LAST, (1 << 31) - 1
 
     def open(self) -> None:
         """Connect."""
@@ -70,63 +56,17 @@ class RawPostgres:
     def _connect(self) -> Connection:
         return psycopg.connect(self.location, autocommit=True)
 
-    def close(self) -> None:
-        """Close all connections."""
-        for connection in (*self._others, self._connection):
-            connection.close()
-        self._others.clear()
-        self._heads.clear()
-
-    def _next(self, context: str, count: int = 1) -> int:
-        head = self._heads.get(context)
-        if head is None:
-            row = self._connection.execute(HEAD, (stream_key(context),)).fetchone()
-            head = row[0] if row else 0
-        self._heads[context] = head + count
-        return head + 1
-
-    def build(self, context: str, items: Sequence[Item]) -> None:
-        """Insert items in batches."""
-        for batch in batches(items):
-            self.append_batch(context, self.ready_batch(batch))
-
-    def warm(self, context: str) -> None:
-        """Ask for the last version."""
-        self._next(context, 0)
-
-    def ready(self, item: Item) -> bytes:
-        """Return the payload."""
-        return payload_of(item)
-
-    def ready_batch(self, items: Sequence[Item]) -> list[bytes]:
-        """Return the payloads."""
-        return [payload_of(item) for item in items]
-
     def append(self, context: str, given: bytes) -> object:
         """Insert one row."""
         return self.append_batch(context, (given,))
 
-    def append_turn(self, context: str, given: Sequence[bytes]) -> object:
-        """Insert some rows with one statement."""
-        return self.append_batch(context, given)
-
     def append_batch(self, context: str, given: Sequence[bytes]) -> object:
         """Insert many rows with one statement."""
         first = self._next(context, len(given))
-        return _insert(self._connection, stream_key(context), first, given)
-
-    def writer(self, context: str) -> Write:
-        """Return an insert on a connection of its own."""
-        connection = self._connect()
-        self._others.append(connection)
-        return self._writer(connection, context)
-
-    def writers(self, contexts: Sequence[str]) -> list[Write]:
-        """Return inserts on one connection."""
-        return [self._writer(self._connection, context) for context in contexts]
+        return _insert(self._connection, self._key(context), first, given)
 
     def _writer(self, connection: Connection, context: str) -> Write:
-        key, version = stream_key(context), self._next(context, 0)
+        key, version = self._key(context), self._next(context, 0)
 
         def write(payload: Any) -> None:
             nonlocal version
@@ -134,24 +74,6 @@ class RawPostgres:
             version += 1
 
         return partial(_insert_last, connection, key) if context.startswith(COMMON) else write
-
-    def load(self, context: str) -> object:
-        """Read and decode all rows of a context."""
-        return self.load_until(context, EVERYTHING)
-
-    def load_public(self, context: str) -> object:
-        """Read and decode: there are no other items."""
-        return self.load(context)
-
-    def load_until(self, context: str, count: int) -> object:
-        """Read and decode rows up to a version."""
-        decode = self._decode
-        return [decode(row[2]) for row in self._rows(SELECT, stream_key(context), count)]
-
-    def tail(self, context: str, count: int) -> object:
-        """Read and decode the last rows."""
-        decode = self._decode
-        return [decode(row[2]) for row in reversed(self._rows(LAST, stream_key(context), count))]
 
     def rebuild(self) -> int:
         """Read and decode everything, page by page, and store how many events each context has."""

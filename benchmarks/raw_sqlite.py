@@ -16,16 +16,9 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from refold.domain.chat.events import ChatEvent
-from refold.domain.pool.events import PoolEvent, QueueEvent
-from refold.domain.trajectory.events import RunEvent
-
 from .database_size import sqlite_bytes
-from .recorded import payload_of, stream_key
-from .subject import COMMON, Write, batches
-from .workload import Item
+from .raw import Raw
+from .subject import COMMON, Write
 
 WAL_BYTES = 4 * 1024 * 1024 + 4096
 SCHEMA = (
@@ -43,22 +36,16 @@ INSERT_LAST = (
     " SELECT ?1, coalesce(max(version), 0) + 1, ?2, ?3 FROM event WHERE stream = ?1"
 )
 HEAD = "SELECT coalesce(max(version), 0) FROM event WHERE stream = ?"
-EVERYTHING = 1 << 62
 
 
-class RawSqlite:
+class RawSqlite(Raw):
     """One table in one file."""
 
-    name = "raw"
+    _connection: sqlite3.Connection
+    head, select, last, everything = HEAD, SELECT, LAST, 1 << 62
 
     def __init__(self, location: str) -> None:
-        self.location = location
-        # Of chats, and of runs.
-        self._decode = msgspec.msgpack.Decoder(ChatEvent | RunEvent | QueueEvent | PoolEvent).decode
-        self._connection: sqlite3.Connection
-        self._others: list[sqlite3.Connection] = []
-        self._heads: dict[str, int] = {}
-        self._streams: dict[str, int] = {}
+        super().__init__(location)
         self._turn: AbstractContextManager[object] = threading.Lock()
         self._filled = False
 
@@ -74,13 +61,6 @@ class RawSqlite:
         connection.execute("PRAGMA synchronous=FULL")
         return connection
 
-    def close(self) -> None:
-        """Close all connections."""
-        for connection in (*self._others, self._connection):
-            connection.close()
-        self._others.clear()
-        self._heads.clear()
-
     def _fill_wal(self) -> None:
         self._filled = True
         wal = Path(self.location + "-wal")
@@ -94,46 +74,12 @@ class RawSqlite:
         connection.execute("ROLLBACK")
         connection.execute("PRAGMA cache_size=-2000")
 
-    def _key(self, context: str) -> int:
-        key = self._streams.get(context)
-        if key is None:
-            key = self._streams[context] = stream_key(context)
-        return key
-
-    def _next(self, context: str, count: int = 1) -> int:
-        head = self._heads.get(context)
-        if head is None:
-            head = self._connection.execute(HEAD, (self._key(context),)).fetchone()[0]
-        self._heads[context] = head + count
-        return head + 1
-
-    def build(self, context: str, items: Sequence[Item]) -> None:
-        """Insert items in batches."""
-        for batch in batches(items):
-            self.append_batch(context, self.ready_batch(batch))
-
-    def warm(self, context: str) -> None:
-        """Ask for the last version."""
-        self._next(context, 0)
-
-    def ready(self, item: Item) -> bytes:
-        """Return the payload."""
-        return payload_of(item)
-
-    def ready_batch(self, items: Sequence[Item]) -> list[bytes]:
-        """Return the payloads."""
-        return [payload_of(item) for item in items]
-
     def append(self, context: str, given: bytes) -> object:
         """Insert one row."""
         if not self._filled:
             self._fill_wal()
         values = (self._key(context), self._next(context), time.time_ns() // 1000, given)
         return self._connection.execute(INSERT, values)
-
-    def append_turn(self, context: str, given: Sequence[bytes]) -> object:
-        """Insert some rows in one transaction."""
-        return self.append_batch(context, given)
 
     def append_batch(self, context: str, given: Sequence[bytes]) -> object:
         """Insert many rows in one transaction."""
@@ -144,16 +90,6 @@ class RawSqlite:
         rows = [(key, version, now, payload) for version, payload in enumerate(given, first)]
         self._connection.executemany(INSERT, rows)
         return self._connection.execute("COMMIT")
-
-    def writer(self, context: str) -> Write:
-        """Return an insert on a connection of its own; threads take turns."""
-        connection = self._connect()
-        self._others.append(connection)
-        return self._writer(connection, context)
-
-    def writers(self, contexts: Sequence[str]) -> list[Write]:
-        """Return inserts on one connection."""
-        return [self._writer(self._connection, context) for context in contexts]
 
     def _writer(self, connection: sqlite3.Connection, context: str) -> Write:
         if not self._filled:
@@ -172,24 +108,8 @@ class RawSqlite:
 
         return write
 
-    def load(self, context: str) -> object:
-        """Read and decode all rows of a context."""
-        return self.load_until(context, EVERYTHING)
-
-    def load_public(self, context: str) -> object:
-        """Read and decode: there are no other items."""
-        return self.load(context)
-
-    def load_until(self, context: str, count: int) -> object:
-        """Read and decode rows up to a version."""
-        decode = self._decode
-        return [decode(row[2]) for row in self._connection.execute(SELECT, (self._key(context), count))]
-
-    def tail(self, context: str, count: int) -> object:
-        """Read and decode the last rows."""
-        decode = self._decode
-        rows = self._connection.execute(LAST, (self._key(context), count)).fetchall()
-        return [decode(row[2]) for row in reversed(rows)]
+    def _rows(self, statement: str, *values: int) -> list[tuple[Any, ...]]:
+        return self._connection.execute(statement, values).fetchall()
 
     def rebuild(self) -> int:
         """Read and decode everything, and store how many events each context has."""

@@ -8,15 +8,17 @@ after an error or an interrupt the next call opens it again. A call that wants a
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any, NamedTuple, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
 from ...domain.arguments import require_instance
 from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent
+from ...domain.concurrency.threads import in_thread
 from ...domain.context.journal import retried
 from ...domain.context.transaction import current_or_new_transaction, current_transaction
 from ...domain.erasure.forgetting import watch
@@ -35,6 +37,7 @@ DELETED = "deleted"
 ITEMS_OF_A_MESSAGE = 4
 Shown = Callable[[ChatContext], Sequence[ChatItemEvent]]
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def require_store(store: Store) -> Store:
@@ -54,6 +57,18 @@ def saved_under(store: Store, framework: str, begun: str) -> list[SavedStateRow]
         gate.ask("read")
     rows = store._runner.rows_under([SAVED_STATES], [states_prefix(framework, None) + stream_id("chat", begun)])
     return sorted((row for row in rows if not row.is_deleted), key=lambda row: (row.context, row.version))
+
+
+def awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """Return a method for a running event loop: the sync one of this name, also that of a subclass, in a thread."""
+
+    @wraps(method)
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        found: T = await in_thread(getattr(self, method.__name__), *args, **kwargs)
+        return found
+
+    call.__name__ = f"a{method.__name__}"
+    return call
 
 
 def acting_as(actor: str) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from ....domain.chat.context import ChatContext
 from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
 from ....domain.ids import encoded_id
-from ..open_chats import acting_as, require_store
+from ..open_chats import acting_as, awaited, require_store
 from .messages import CONVERSATION, message_of, plain_of
 from .values import Values
 
@@ -92,13 +92,8 @@ class RefoldChatMessageHistory(BaseChatMessageHistory):
         """Return the messages in the view, in their order."""
         return await in_thread(lambda: self.messages)
 
-    async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
-        """Put messages at the end, all or none."""
-        await in_thread(self.add_messages, messages)
-
-    async def aclear(self) -> None:
-        """Take all messages out of the view."""
-        await in_thread(self.clear)
+    aadd_messages = awaited(add_messages)
+    aclear = awaited(clear)
 
 
 def _named(message: BaseMessage) -> BaseMessage:

@@ -36,7 +36,7 @@ from ....domain.errors import InvalidInputError
 from ....domain.ids import derived_id, encoded_id, split_stream_id
 from ....projections.saved_states import SavedStateRow
 from ...store import Store
-from ..open_chats import acting_as, require_store
+from ..open_chats import acting_as, awaited, require_store
 from .branch import BRANCH, FRAMEWORK, RUN, THREAD, Found
 from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
@@ -283,9 +283,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
 
     # The same for a running event loop
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """`get_tuple` for a running event loop."""
-        return await in_thread(self.get_tuple, config)
+    aget_tuple = awaited(get_tuple)
 
     async def alist(
         self,
@@ -300,47 +298,13 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         while (one := await in_thread(next, listed, None)) is not None:
             yield one
 
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """`put` for a running event loop."""
-        return await in_thread(self.put, config, checkpoint, metadata, new_versions)
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """`put_writes` for a running event loop."""
-        await in_thread(self.put_writes, config, writes, task_id, task_path)
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """`delete_thread` for a running event loop."""
-        await in_thread(self.delete_thread, thread_id)
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """`delete_for_runs` for a running event loop."""
-        await in_thread(self.delete_for_runs, run_ids)
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """`copy_thread` for a running event loop."""
-        await in_thread(self.copy_thread, source_thread_id, target_thread_id)
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """`prune` for a running event loop."""
-        await in_thread(self.prune, thread_ids, strategy=strategy)
-
-    async def aget_delta_channel_history(
-        self, *, config: RunnableConfig, channels: Sequence[str]
-    ) -> Mapping[str, DeltaChannelHistory]:
-        """`get_delta_channel_history` for a running event loop."""
-        return await in_thread(self.get_delta_channel_history, config=config, channels=channels)
+    aput = awaited(put)
+    aput_writes = awaited(put_writes)
+    adelete_thread = awaited(delete_thread)
+    adelete_for_runs = awaited(delete_for_runs)
+    acopy_thread = awaited(copy_thread)
+    aprune = awaited(prune)
+    aget_delta_channel_history = awaited(get_delta_channel_history)
 
     # Threads
 

@@ -68,14 +68,15 @@ def resolve_version(
     address: int | str | datetime | Moment,
     *,
     head: int,
-    names: Mapping[str, int],
+    names: Callable[[], Mapping[str, int]],
     find: Find | None = None,
 ) -> int:
     """
-    Return the version of `stream` that `address` means; `head` is the newest, `names` the names given so far.
+    Return the version of `stream` that `address` means; `head` is the newest, `names` returns the names given so far.
 
-    A negative number counts back from the head: -1 is the version before it. `find` returns the version of an item or
-    of a time at which items happened, or None; only chats have it.
+    A negative number counts back from the head: -1 is the version before it. `names` is called for a name alone, since
+    it may read events, and damaged ones must not hide the versions before them. `find` returns the version of an item
+    or of a time at which items happened, or None; only chats have it.
 
     Raises:
         InvalidInputError: the address is malformed.
@@ -91,8 +92,9 @@ def resolve_version(
         return min(head, log.version_at(stream, microseconds(parsed)))
     if isinstance(parsed, Moment):
         return min(head, log.version_at(stream, parsed))
-    if isinstance(parsed, str) and parsed in names:
-        return names[parsed]
+    given: Mapping[str, int] = names() if isinstance(parsed, str) else {}
+    if isinstance(parsed, str) and parsed in given:
+        return given[parsed]
     wanted = OfItem(parsed) if isinstance(parsed, str) else parsed
     found = None if find is None else find(wanted)
     if found is not None:
@@ -101,6 +103,6 @@ def resolve_version(
         raise InvalidInputError(f"{stream}: item:ID and happened:TIME go with chats; give a version, a time or a name")
     if not isinstance(parsed, str):
         raise NotFoundError(f"{stream} has no item with the id or call id {wanted[0]!r}")
-    known = ", ".join(sorted(names)) or "none yet"
+    known = ", ".join(sorted(given)) or "none yet"
     items = "" if find is None else ", nor an item with this id"
     raise NotFoundError(f"{stream} has no version named {parsed!r}{items} (names: {known})")

@@ -392,11 +392,9 @@ class Context(Generic[S]):
         """
         self.flush()
         journal = self._journal
-        is_name = isinstance(moment, str) and moment[:1].isalpha() and not moment.startswith("pos:")
-        names = journal.state.names if is_name else {}
         if not isinstance(moment, int):
             journal.require_known()
-        stream, head = journal.place.stream, journal.version
+        stream, head, names = journal.place.stream, journal.version, lambda: journal.state.names
         return resolve_version(journal.log, stream, moment, head=head, names=names, find=self._find)
 
     # Returns the version of an item; only chats have it.

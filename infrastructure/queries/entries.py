@@ -79,12 +79,15 @@ def entries_at(
     def found(store: ProjectionStore) -> list[EntryStay]:
         version = head
         if at is not None:
-            names = {row.item: row.v0 for row in store.rows_under(ENTRIES, names_prefix(stream))}
-            version = resolve_version(log, stream, at, head=head, names=names)
+            version = resolve_version(log, stream, at, head=head, names=lambda: _names(store, stream))
         stays = (stay for stay in _entry_stays(store, stream) if stay.v0 <= version)
         return [stay for stay in stays if with_gone or holds(stay, version)]
 
     return runner.read(ENTRIES, ask=found)
+
+
+def _names(store: ProjectionStore, stream: str) -> dict[str, int]:
+    return {row.item: row.v0 for row in store.rows_under(ENTRIES, names_prefix(stream))}
 
 
 @opening("the table of entries", remedy=REBUILD)

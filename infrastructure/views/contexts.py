@@ -353,7 +353,7 @@ def view_of(store: Store, stream: str, moment: str | None) -> ItemView | RunView
     now = FOLDED[kind](store.log, stream, store.log.head(stream))
     if moment is None:
         return now
-    version = resolve_version(store.log, stream, moment, head=now.version, names=now.names)
+    version = resolve_version(store.log, stream, moment, head=now.version, names=lambda: now.names)
     return now if version == now.version else FOLDED[kind](store.log, stream, version)
 
 

@@ -17,6 +17,7 @@ import refold as package
 from tests.cli.running import Ended, environment, refold, spawned
 from tests.importing.transcripts import HELLO, run, written
 from tests.support.project import ROOT
+from tests.verifying.damaging import sql
 
 READING = [
     ["contexts"],
@@ -301,3 +302,18 @@ def test_stored_values_that_are_wrong(database: Path, statement: str) -> None:
         assert ended.code in (0, 1), (arguments, ended.err)
         assert ended.code == 0 or "refold: " in ended.err
     assert (failed > 0, refold("verify", db=database).code) == (True, 1)
+
+
+def test_the_versions_before_a_damage(tmp_path: Path) -> None:
+    """They are shown, by their number; which names there are is not known, and the newest version is refused."""
+    path = tmp_path / "store.db"
+    with package.open(path) as store:
+        notes = store.memory().scope("mia")
+        for value in ("green", "black", "white"):
+            notes.put(package.MemoryRecord(scope="mia", key="tea", value=value))
+    sql(path, "UPDATE event SET payload = CAST(payload || x'00' AS BLOB) WHERE version = 3")
+
+    shown = refold("show", "memory:mia@2", "--json", db=path)
+    assert [one["item"]["value"] for one in shown.json["items"]] == ["black"]
+    for later in ("memory:mia", "memory:mia@first"):
+        assert refold("show", later, db=path).fault.startswith("event memory:mia@3 is damaged")

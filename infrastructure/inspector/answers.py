@@ -113,23 +113,26 @@ def context_answer(store: Store, given: Parameters) -> Shape:
 
     If there are more than INTERVALS_MAX, they are those of the window around `version`; `sums` has what came and left
     in all versions. If the context is damaged, these are the versions before the damage, and `damage` says what is
-    wrong. If it is archived, `archive` is the file that has its texts.
+    wrong; also if another one is, and no intervals can be made for this one. If it is archived, `archive` is the file
+    that has its texts.
 
     Raises:
         DamagedError: none of its versions can be read.
     """
     stream = stream_named(store.log, given.required("context"))
     kind, _ = split_stream_id(stream)
-    head = store.log.head(stream)
+    head = end = store.log.head(stream)
     events, damage = first_damage(store.log, stream, max(0, head - VERSIONS_MAX), head)
     if damage is not None:
         if not events:
             raise damage
-        end, head = head, events[-1].version
-    stays, edges = (
-        _answer_or_none(lambda: stays_of(store, stream, kind)),
-        _answer_or_none(lambda: store.lineage(stream)),
-    )
+        head = events[-1].version
+    stays = None
+    try:
+        stays = stays_of(store, stream, kind)
+    except DamagedError as error:
+        damage = damage or error
+    edges = _answer_or_none(lambda: store.lineage(stream))
     first = _answer_or_none(lambda: event_at(store.log, stream, 1))
     about = None if first is None else first.event
     opened = {name: getattr(about, name, None) for name in ("user", "session", "agent", "source")}
@@ -145,7 +148,12 @@ def context_answer(store: Store, given: Parameters) -> Shape:
         **_items(store, stays or [], stream, given.whole("version", head), head),
         "lineage": [_edge_shape(edge) for edge in edges or ()],
         "damage": damage
-        and {"event": f"{stream}@{head + 1}", "head": end, "message": str(damage), "has_items": stays is not None},
+        and {
+            "event": f"{stream}@{head + 1}" if head < end else None,
+            "head": end,
+            "message": str(damage),
+            "has_items": stays is not None,
+        },
         **({"archive": archive} if archive else {}),
     }
 

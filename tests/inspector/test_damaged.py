@@ -104,6 +104,27 @@ def test_without_rows_there_are_names(tmp_path: Path) -> None:
         context = asked("context", context="a")
         assert (context["head"], context["damage"]["has_items"], context["items"]["item"]) == (bad - 1, False, [])
         assert len(asked("view", context="a", version=str(bad - 1))["items"]) == bad - 2
+        # The rows are of all contexts, also of those that are whole.
+        damage = asked("context", context="b")["damage"]
+        assert (damage["event"], damage["head"], damage["has_items"]) == (None, END, False)
+        assert "is damaged" in damage["message"]
+
+
+@pytest.mark.long
+def test_without_rows_no_context_looks_empty(tmp_path: Path) -> None:
+    """One that is whole has its items in a list, and nothing is counted that cannot be."""
+    place = str(tmp_path / "store.db")
+    write(place)
+    harm(place, "a sealed block")
+    with refold.open(place) as store, running_browser() as browser:
+        served = Served(store)
+        profile = Watched(browser, served)
+        page = profile.open("/c/b")
+        expect(page.get_by_role("alert")).to_contain_text("Only the versions and the log of this context are shown")
+        expect(page.locator("main")).to_contain_text("text 299")
+        expect(page.locator("main")).not_to_contain_text("0 items")
+        profile.close()
+        served.stop()
 
 
 @pytest.mark.long
@@ -164,7 +185,7 @@ def test_a_context_of_which_nothing_can_be_read(tmp_path: Path) -> None:
         fault = asked.client.get("/api/context", params={"context": "a"})
         assert (fault.status_code, fault.json()["error"]) == (500, "DamagedError")
         assert "chat:a@1 is damaged" in fault.json()["message"]
-        assert asked("context", context="b")["damage"] is None
+        assert asked("context", context="b")["damage"]["event"] is None
 
 
 def test_a_log_with_slices_that_lacks_an_event(pg_url: str) -> None:

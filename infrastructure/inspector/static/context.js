@@ -89,7 +89,8 @@ class ContextScreen {
     if (archive) fill(this.archive, h("span", {}, `Its texts are in ${archive}: `, h("code", {}, `refold unarchive ${quoted(this.stream)}`), " brings them back."));
     this.damage.hidden = !damage;
     if (damage) {
-      fill(this.damage, h("span", {}, `The versions from ${number(index.head + 1)} to ${number(damage.head)} cannot be shown: ${damage.message}. The log below has what can be read of them. `,
+      fill(this.damage, h("span", {}, damage.event ? `The versions from ${number(index.head + 1)} to ${number(damage.head)} cannot be shown: ${damage.message}. The log below has what can be read of them. `
+        : `Only the versions and the log of this context are shown, as its items cannot be listed: ${damage.message}. `,
         h("a", { href: withQuery("/projections") }, "Check the whole store")));
     }
     this.feed.take(index);
@@ -163,9 +164,14 @@ class ContextScreen {
     return this.pins.some(([one, from, until]) => one === origin && from <= version && (!until || until > version));
   }
 
+  /** Whether the rows of its items could be made: of a damaged log they cannot. */
+  hasItems() {
+    return this.index.damage?.has_items ?? true;
+  }
+
   tabNames() {
     // Without the rows of its items, the items of a version are asked for one by one.
-    if (this.index.damage && !this.index.damage.has_items && this.kind !== "run") return ["view", "log"];
+    if (!this.hasItems() && this.kind !== "run") return ["view", "log"];
     if (this.kind === "run") return ["graph", "log", "raw"];
     if (this.kind === "chat") return ["items", "tokens", "left", "replay", "log", "raw"];
     return HOLDS_INTERVALS.includes(this.kind) ? ["items", "tokens", "left", "log", "raw"] : ["view", "left", "log", "raw"];
@@ -312,7 +318,7 @@ class ContextScreen {
     const origin = /^(.*)@(\d+)$/.exec(parent ?? "");
     if (HOLDS_INTERVALS.includes(this.kind)) this.timeline.range.ariaValueText = `version ${this.timeline.about()}, ${counted(count, "item")}, ${counted(tokens, "token")}`;
     refill(this.about, h("h1", {}, named(short(this.stream))), h("span", { class: "tag" }, this.kind),
-      HOLDS_INTERVALS.includes(this.kind) ? h("span", { class: "dim" }, `${counted(count, "item")} · ${counted(tokens, "token")}`) : null,
+      HOLDS_INTERVALS.includes(this.kind) && this.hasItems() ? h("span", { class: "dim" }, `${counted(count, "item")} · ${counted(tokens, "token")}`) : null,
       opened.user ? h("span", { class: "dim" }, "user ", h("bdi", {}, opened.user)) : null,
       // Chats, runs and pools of one session lie side by side there.
       opened.session ? h("span", { class: "dim" }, "session ", h("a", { href: withQuery("/", { session: opened.session }) }, opened.session)) : null,

@@ -58,7 +58,7 @@ class OwnThreads:
         _OWN.set(self)
 
     def wait_for(self, calls: Iterable[object], seconds: float) -> None:
-        """Wait up to `seconds`, in one of these threads, until some of their calls are over."""
+        """Wait up to `seconds` until these calls are over, in a thread of theirs that makes none of them."""
         pause, deadline = threading.Event(), REAL_SYSTEM.monotonic() + seconds
         while not self.calls.isdisjoint(calls) and REAL_SYSTEM.monotonic() < deadline:
             pause.wait(PAUSE_SECONDS)

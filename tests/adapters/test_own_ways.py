@@ -165,7 +165,7 @@ def test_tokens_that_were_cached_need_not_be_counted(server: Server) -> None:
 def test_servers_that_count_less(server: Server) -> None:
     """A server that speaks the same may leave out counts; the answer is whole all the same."""
     end = {"type": "message_delta", "delta": {"stop_reason": "stop"}, "usage": None}
-    answers = [
+    answers: list[tuple[Any, list[Any]]] = [
         (OpenAI, [*OpenAI.end()[:1], *sse({"choices": [], "usage": {"prompt_tokens": 7}}, "[DONE]")]),
         (Anthropic, sse(end, {"type": "message_stop"}, named=True)),
     ]

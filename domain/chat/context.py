@@ -624,7 +624,8 @@ class ChatContext(ChatView["ChatContext"]):
             NotFoundError: one of them is not in the view.
             ConcurrencyError: another writer came first.
         """
-        self._pin(ids, True, reason, expected_version, idempotency_key)
+        command = commands.PinItems(self._writer.place.stream, require_texts(ids, "the ids"), True, reason)
+        self._record(command, expected_version, idempotency_key)
 
     def unpin(
         self,
@@ -641,7 +642,8 @@ class ChatContext(ChatView["ChatContext"]):
             NotFoundError: the context never held one of them.
             ConcurrencyError: another writer came first.
         """
-        self._pin(ids, False, reason, expected_version, idempotency_key)
+        command = commands.PinItems(self._writer.place.stream, require_texts(ids, "the ids"), False, reason)
+        self._record(command, expected_version, idempotency_key)
 
     def clear(
         self,
@@ -690,17 +692,6 @@ class ChatContext(ChatView["ChatContext"]):
         """Return the items before and after the first call with this key."""
         journal, last = self._writer, outcome.version
         return journal.past(last - len(outcome.events)).items, journal.past(last).items
-
-    def _pin(
-        self,
-        ids: str | Iterable[str],
-        is_pinned: bool,
-        reason: str | None,
-        expected_version: int | None,
-        idempotency_key: str | None,
-    ) -> None:
-        command = commands.PinItems(self._writer.place.stream, require_texts(ids, "the ids"), is_pinned, reason)
-        self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
 
     # Merges and summaries
 

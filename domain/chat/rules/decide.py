@@ -9,20 +9,7 @@ from ..events import Named
 from ..state.fold import EMPTY, ChatState, Completed, fold
 from ..state.loading import complete, pages, with_tail
 from ..state.packed import PACKING
-from . import commands
-from .calls import answer_call, decide_call
-from .edits import (
-    clear,
-    evict_items,
-    insert_before,
-    insert_items,
-    new_items,
-    pin_items,
-    replace_instructions,
-    require_ids,
-    restore_items,
-    write_piece,
-)
+from . import calls, commands, edits
 from .merging import merge, tell_other
 from .summaries import decide_summary, undo_summary
 from .truncation import truncate
@@ -50,27 +37,25 @@ def decide(command: commands.ChatCommand, state: ChatState) -> Sequence[Complete
 def _decided(command: commands.ChatCommand, state: ChatState) -> Sequence[Completed]:
     match command:
         case commands.AddItems(stream=stream, items=items, fresh=is_fresh):
-            return require_ids(items) if is_fresh else new_items(stream, items, state)
+            return edits.require_ids(items) if is_fresh else edits.new_items(stream, items, state)
         case commands.Open(opened=opened):
             return [] if state.opened else [opened]
         case commands.Begin(forked=forked, messages=messages):
             return [] if state.opened else [forked, *messages]
         case commands.AnswerCall():
-            return answer_call(command, state.items)
+            return calls.answer_call(command, state.items)
         case commands.DecideCall():
-            return decide_call(command, state.items)
+            return calls.decide_call(command, state.items)
         case commands.WritePiece():
-            return write_piece(command, state)
+            return edits.write_piece(command, state)
         case NameVersion():
             return decide_name(command, state.names, Named)
         case commands.SaveStates(saved=saved):
             return saved
-        case commands.InsertItems(stream=stream, items=items, before=before):
-            if before is not None:
-                return insert_before(stream, items, before, state)
-            return insert_items(stream, items, state)
-        case commands.ReplaceInstructions(stream=stream, item=item):
-            return replace_instructions(stream, item, state)
+        case commands.InsertItems():
+            return edits.insert_items(command, state)
+        case commands.ReplaceInstructions():
+            return edits.replace_instructions(command, state)
         case commands.Merge():
             return merge(command, state)
         case commands.TellOther():
@@ -80,13 +65,13 @@ def _decided(command: commands.ChatCommand, state: ChatState) -> Sequence[Comple
         case commands.UndoSummary():
             return undo_summary(command, state)
         case commands.EvictItems():
-            return evict_items(command, state)
-        case commands.RestoreItems(stream=stream, ids=some, reason=reason):
-            return restore_items(stream, some, reason, state)
-        case commands.PinItems(stream=stream, ids=ids, reason=reason, is_pinned=is_pinned):
-            return pin_items(stream, ids, reason, state, is_pinned=is_pinned)
-        case commands.Clear(reason=reason):
-            return clear(reason, state)
+            return edits.evict_items(command, state)
+        case commands.RestoreItems():
+            return edits.restore_items(command, state)
+        case commands.PinItems():
+            return edits.pin_items(command, state)
+        case commands.Clear():
+            return edits.clear(command, state)
         case commands.Truncate():
             return truncate(command, state)
 

@@ -20,7 +20,7 @@ from ..pieces import written
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
-from .commands import EvictItems, WritePiece
+from .commands import Clear, EvictItems, InsertItems, PinItems, ReplaceInstructions, RestoreItems, WritePiece
 
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
@@ -143,46 +143,44 @@ class ByTime:
         return self._items.ref(self._line[place])
 
 
-def insert_items(stream: str, items: Sequence[chat.ChatItemEvent], state: ChatState) -> list[chat.ChatEvent]:
-    """Return the events that insert each item by its time, the oldest first; of equal times the new item comes last."""
-    fresh = sorted(new_items(stream, items, state), key=lambda item: item.created_at)
-    if len(fresh) == 1:
-        # A single place is found without a list of all times.
-        younger = state.items.first_younger(fresh[0].created_at)
-        return [_inserted(fresh[0], None if younger is None else state.items.ref(younger))]
-    by_time = ByTime(state.items)
-    return [_inserted(item, by_time.before(item.created_at)) for item in fresh]
-
-
-def insert_before(
-    stream: str, items: Sequence[chat.ChatItemEvent], before: str, state: ChatState
-) -> list[chat.ChatEvent]:
+def insert_items(command: InsertItems, state: ChatState) -> list[chat.ChatEvent]:
     """
-    Return the events that put items directly before another one, in their order.
+    Return the events that insert items: all directly before another one, in their order, or each by its time.
+
+    By time the oldest is inserted first; of equal times the new item comes last.
 
     Raises:
         NotFoundError: the item `before` is not in the view.
     """
-    ordinal = state.items.visible_ordinal(before)
-    if ordinal is None:
-        raise NotFoundError(f"no item {before!r} in the view, before which to insert")
-    place = state.items.ref(ordinal)
-    return [chat.ItemInserted(item=item, before=place) for item in new_items(stream, items, state)]
+    items, before = state.items, command.before
+    if before is not None:
+        ordinal = items.visible_ordinal(before)
+        if ordinal is None:
+            raise NotFoundError(f"no item {before!r} in the view, before which to insert")
+        place = items.ref(ordinal)
+        return [chat.ItemInserted(item=item, before=place) for item in new_items(command.stream, command.items, state)]
+    fresh = sorted(new_items(command.stream, command.items, state), key=lambda item: item.created_at)
+    if len(fresh) == 1:
+        # A single place is found without a list of all times.
+        younger = items.first_younger(fresh[0].created_at)
+        return [_inserted(fresh[0], None if younger is None else items.ref(younger))]
+    by_time = ByTime(items)
+    return [_inserted(item, by_time.before(item.created_at)) for item in fresh]
 
 
 def _inserted(item: chat.ChatItemEvent, before: Ref | None) -> chat.ChatEvent:
     return item if before is None else chat.ItemInserted(item=item, before=before)
 
 
-def replace_instructions(stream: str, item: chat.MessageAdded, state: ChatState) -> list[chat.ChatEvent]:
+def replace_instructions(command: ReplaceInstructions, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that replaces the first system message and removes the other system messages.
 
     Developer messages stay. Without a system message the item is appended.
     """
-    if not new_items(stream, (item,), state):
+    item, items = command.item, state.items
+    if not new_items(command.stream, (item,), state):
         return []
-    items = state.items
     replaced = [
         ordinal
         for ordinal in items.order()
@@ -221,7 +219,7 @@ def evicted(items: Items, leaving: Sequence[int], *, how: str, reason: str | Non
     )
 
 
-def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, state: ChatState) -> list[chat.ChatEvent]:
+def restore_items(command: RestoreItems, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that puts these items back into their places; without ids, those that left last, together.
 
@@ -229,17 +227,17 @@ def restore_items(stream: str, ids: Iterable[str] | None, reason: str | None, st
         NotFoundError: the context never held one of them.
         CallSettledError: one is a call that a person changed.
     """
-    items = state.items
-    if ids is None:
-        back = with_partners(items, _last_gone(items), are_gone=True)
+    stream, items = command.stream, state.items
+    if command.ids is None:
+        gone = _last_gone(items)
     else:
-        gone = [ordinal for ordinal in _ordinals_named(stream, ids, items) if not items.shows(ordinal)]
+        gone = [ordinal for ordinal in _ordinals_named(stream, command.ids, items) if not items.shows(ordinal)]
         for ordinal in gone:
             _require_unchanged(stream, items, ordinal)
-        back = with_partners(items, gone, are_gone=True)
+    back = with_partners(items, gone, are_gone=True)
     if not back:
         return []
-    reason = require_optional(reason, "the reason")
+    reason = require_optional(command.reason, "the reason")
     return [chat.ItemsRestored(items=spans_by_age(items, back), change=items.total_of(back), reason=reason)]
 
 
@@ -251,30 +249,29 @@ def _require_unchanged(stream: str, items: Items, ordinal: int) -> None:
         raise CallSettledError(stream, item.call_id, f"was changed{by}: the new call stays in its place")
 
 
-def pin_items(
-    stream: str, ids: Iterable[str], reason: str | None, state: ChatState, *, is_pinned: bool
-) -> list[chat.ChatEvent]:
+def pin_items(command: PinItems, state: ChatState) -> list[chat.ChatEvent]:
     """
     Return the event that pins these items, or unpins them.
 
     Raises:
         NotFoundError: the context never held one of them, or one to be pinned was evicted.
     """
-    items = state.items
-    ordinals = _ordinals_named(stream, ids, items)
+    items, is_pinned = state.items, command.is_pinned
+    ordinals = _ordinals_named(command.stream, command.ids, items)
     for ordinal in ordinals:
         if is_pinned and not items.shows(ordinal):
-            raise NotFoundError(f"item {items.arena.items[ordinal].id!r} of {stream} was evicted: restore it first")
+            item_id = items.arena.items[ordinal].id
+            raise NotFoundError(f"item {item_id!r} of {command.stream} was evicted: restore it first")
     changing = [ordinal for ordinal in ordinals if items.is_pinned(ordinal) != is_pinned]
     if not changing:
         return []
     event = chat.ItemsPinned if is_pinned else chat.ItemsUnpinned
-    return [event(items=spans_by_age(items, changing), reason=require_optional(reason, "the reason"))]
+    return [event(items=spans_by_age(items, changing), reason=require_optional(command.reason, "the reason"))]
 
 
-def clear(reason: str | None, state: ChatState) -> list[chat.ChatEvent]:
+def clear(command: Clear, state: ChatState) -> list[chat.ChatEvent]:
     """Return the event that takes everything out of the view."""
-    reason = require_optional(reason, "the reason")
+    reason = require_optional(command.reason, "the reason")
     return [chat.Cleared(change=-state.items.totals, reason=reason)] if len(state.items) else []
 
 

@@ -23,7 +23,7 @@ class Detector(NamedTuple):
     One kind of secret: its group, texts of which one must be there, and the expression for the secret.
 
     Where the expression has a group `secret`, that part alone is hidden. `is_real` rejects what only looks like it. Of
-    what stands before a match, up to LEFT_MAX of the characters `left` belong to it; it must have one of them.
+    the text before a match, up to LEFT_MAX of the characters `left` belong to it; it must have one of them.
     """
 
     name: str

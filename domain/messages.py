@@ -75,7 +75,7 @@ def _require_lists_of_calls(message: Any) -> None:
     Require that the calls of a message can be read as such.
 
     Raises:
-        TypeError: what stands in their place would be lost.
+        TypeError: there is another value in their place, which would be lost.
     """
     beside = field(message, "additional_kwargs") or {}
     if not isinstance(beside, Mapping):

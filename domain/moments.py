@@ -67,7 +67,7 @@ def describe_copy(event: StoreCopied) -> Change:
 
 
 StoreEvent = MomentNamed | StoreCopied
-# The number of events whose order stands in one event.
+# The number of events whose order is stored in one event.
 ORDER_EVENTS_MAX = 1 << 20
 
 

@@ -92,7 +92,7 @@ class Entries:
         # The entry came back with a merge, which did not change its row. It leaves a second time with this event.
         row = row if row.v1 == STILL_THERE else returned(row, 0)
         by = left_by(recorded)
-        assert by is not None, "an event that names an entry adds it, takes it back or lets go of it"
+        assert by is not None, "an event that names an entry adds, restores or removes it"
         return left(row, event.version, by.how, by.reason or "")
 
 

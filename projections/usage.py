@@ -122,7 +122,7 @@ class _AddedUsage(NamedTuple):
     """The usage that an event adds: by whom, with which model, of which kind, and the counts that came with it."""
 
     agent: str
-    told_model: str | None = None
+    given_model: str | None = None
     counted: Usage = NO_USAGE
     is_models: bool = False
     messages: int = 0
@@ -134,7 +134,7 @@ class _AddedUsage(NamedTuple):
     @property
     def model(self) -> str:
         """The model that wrote the item; empty if it is not given."""
-        return self.told_model or self.counted.model or ""
+        return self.given_model or self.counted.model or ""
 
     @property
     def tokens(self) -> int:

@@ -64,7 +64,7 @@ class OwnThreads:
             pause.wait(PAUSE_SECONDS)
 
     def end(self, *, is_collected: bool = False) -> None:
-        """Run them where they ran before; `is_collected` where the collector of garbage let go of all of it."""
+        """Run them where they ran before; `is_collected` where the collector of garbage ends it."""
         _OWN.set(self._before)
         executor, self.executor = self.executor, None
         # The threads of an executor that was collected end by themselves: it cannot be used again.

@@ -51,7 +51,7 @@ def _matched(olds: Sequence[bytes], news: Sequence[bytes]) -> Iterator[Pair]:
     if max(len(olds), len(news)) <= MATCHED_MAX:
         yield from _best_matched(olds, news)
         return
-    # The best match of long lists can take a time that grows with the cube of their length. So what stands once in each
+    # The best match of long lists can take a time that grows with the cube of their length. So what occurs once in each
     # of them divides them into pieces, which are short unless somebody wrote them to be slow.
     starts = (0, 0)
     for pair in [*_rising(_once(olds), _once(news)), (len(olds), len(news))]:
@@ -76,7 +76,7 @@ def _once(contents: Sequence[bytes]) -> dict[Hashable, int]:
 
 
 def _numbered(contents: Sequence[bytes]) -> dict[Hashable, int]:
-    """Return the places of all contents, each with how often it stands before there."""
+    """Return the places of all contents, each with how often it occurs before there."""
     counts: Counter[bytes] = Counter()
     places: dict[Hashable, int] = {}
     for place, content in enumerate(contents):

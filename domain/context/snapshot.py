@@ -33,7 +33,7 @@ COMMON = (
 
 
 class Snapshot(msgspec.Struct, frozen=True, array_like=True):
-    """A packed state, the end of the stream on which it stands, and the digest of the code that made it."""
+    """A packed state, the end of the stream up to which it was made, and the digest of the code that made it."""
 
     version: int
     digest: bytes
@@ -42,7 +42,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def end(self) -> StreamEnd:
-        """The end of the stream on which it stands."""
+        """The end of the stream up to which it was made."""
         return StreamEnd(self.version, self.digest)
 
     def packed(self, stream: str) -> bytes:
@@ -134,8 +134,8 @@ class Packing(Generic[State]):
         """
         Return the state of the stream's snapshot, and the events behind it up to `end`; None if none fits.
 
-        The log has to have the event on which the snapshot stands, with its digest, which covers all events before. It
-        has to have that at `end`, too: a log that was restored from an older copy is not hidden by a snapshot.
+        The log has to have the last event that the snapshot includes, with its digest, which covers all events before,
+        and that at `end`, too: a log that was restored from an older copy is not hidden by a snapshot.
         """
         try:
             found = Snapshot.unpacked(stream, log.snapshot(stream))

@@ -405,7 +405,7 @@ class AsyncTransaction:
     ) -> None:
         try:
             if kind is GeneratorExit:
-                # The task is let go of, as after its loop was closed. Nothing can be awaited, and nothing is committed.
+                # The task is collected, as after its loop was closed. Nothing can be awaited, and nothing is committed.
                 self._manager.__exit__(kind, error, trace)
             else:
                 # Calls of tasks that the block began and did not wait for: they join it, and are rolled back with it.

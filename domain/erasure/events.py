@@ -38,7 +38,7 @@ class ErasedVersions(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
     Versions of a stream whose texts were erased, as runs (see `refold.domain.spans`), and a seal for each, in order.
 
-    A seal is a hash of what stands in the place of the event now.
+    A seal is a hash of what is in the place of the event now.
     """
 
     stream: StreamName
@@ -326,7 +326,7 @@ def decide(command: ErasureEvent, state: Erasures) -> Sequence[ErasureEvent]:
 
 class Seals:
     """
-    The seals of a log, by which its readers know what stands in the place of an erased event.
+    The seals of a log, by which its readers know what is in the place of an erased event.
 
     They are read when a reader meets an event that does not match its digest, so that they cost nothing before; and
     again when one is met that is not named yet, since others may have erased since. Any number of threads may use it.

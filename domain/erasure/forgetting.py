@@ -33,7 +33,7 @@ _WATCHED: WeakKeyDictionary[object, WeakValueDictionary[int, Forgetful]] = WeakK
 
 
 def watch(log: object, remembering: Forgetful) -> None:
-    """Have an object told of erasures in a log, as long as both live."""
+    """Call `_forget_erased` of an object at each erasure in a log, as long as both live."""
     below = log_below(log)
     watched = _WATCHED.get(below)
     if watched is None:

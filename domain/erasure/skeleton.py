@@ -41,7 +41,7 @@ class Mask(NamedTuple):
     """
     The names that are erased besides the texts. A `user` is erased wherever an event names the user. With a `salt`, the
     names by which items are found (keys of memories and windows, labels of nodes) become pseudonyms: equal names stay
-    equal. `text` stands in the place of a text.
+    equal. `text` takes the place of a text.
     """
 
     user: str | None = None
@@ -49,7 +49,7 @@ class Mask(NamedTuple):
     text: str = ERASED
 
     def masked(self, text: object) -> str:
-        """Return what stands in the place of a text; what is erased already stays so."""
+        """Return what takes the place of a text; what is erased already stays so."""
         return ERASED if text == ERASED else self.text
 
     def name(self, name: str) -> str:

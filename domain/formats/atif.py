@@ -44,7 +44,7 @@ class AtifForm(DocumentForm):
         return isinstance(entry.get("steps"), list) and str(entry.get("schema_version")).startswith("ATIF")
 
     def is_message(self, entry: Mapping[str, Any]) -> bool:
-        """Return whether a value is a step; a step alone is not told from other objects."""
+        """Return whether a value is a step; a step alone looks like any other object."""
         return False
 
     def messages_in(self, document: Mapping[str, Any]) -> list[Step]:

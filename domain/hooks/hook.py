@@ -89,7 +89,7 @@ class _Unresolved:
 
     annotation: Any
     error: Exception
-    is_told: bool = False
+    is_logged: bool = False
 
 
 class Injection:
@@ -118,8 +118,8 @@ class Injection:
     def _fitting(self, name: str, hint: Any, handed: Handed) -> Any:
         if not isinstance(hint, _Unresolved):
             return _fitting(hint, handed)
-        if not hint.is_told:
-            hint.is_told = True
+        if not hint.is_logged:
+            hint.is_logged = True
             logger.warning(
                 "The annotation %r of the parameter %r of %s cannot be resolved (%s), so no queue or pool is handed "
                 "to it: import its names at module level, not only for type checkers.",

@@ -144,8 +144,8 @@ class FallbackLLM(LLM):
         self._latency = LatencyWatch(latency_threshold_ms, consecutive_latency_hits)
         self._buffer, self._measure_latency, self._system = buffer, measure_latency, system
         self._calls: list[_Call] = []
-        self._heard: LLM = self.active_provider
-        self._heard.on("error", self._on_provider_error)
+        self._listened_to: LLM = self.active_provider
+        self._listened_to.on("error", self._on_provider_error)
 
     @property
     def active_provider(self) -> LLM:
@@ -225,7 +225,7 @@ class FallbackLLM(LLM):
 
     async def aclose(self) -> None:
         """Close all providers, also when closing one of them fails."""
-        self._heard.off("error", self._on_provider_error)
+        self._listened_to.off("error", self._on_provider_error)
         async with AsyncExitStack() as closing:
             closing.push_async_callback(super().aclose)
             for provider in reversed(self.providers):
@@ -286,7 +286,7 @@ class FallbackLLM(LLM):
         self.emit("error", reason)
 
     def _listen_to_active(self) -> None:
-        if self._heard is not self.active_provider:
-            self._heard.off("error", self._on_provider_error)
-            self._heard = self.active_provider
-            self._heard.on("error", self._on_provider_error)
+        if self._listened_to is not self.active_provider:
+            self._listened_to.off("error", self._on_provider_error)
+            self._listened_to = self.active_provider
+            self._listened_to.on("error", self._on_provider_error)

@@ -267,7 +267,7 @@ class MemoryLog:
         ]
 
     def close(self) -> None:
-        """Take no more events, as a log in a database; what is there can be read, since nothing was let go."""
+        """Take no more events, as a log in a database; what is there can be read, since it stays in memory."""
         self._is_closed = True
         self.news.announce()
 

@@ -317,13 +317,9 @@ class ChatContext(ChatView["ChatContext"]):
         from .item_conversion import items_added
 
         event = self._output("", output, call, is_error, agent_id)
-        outcome = self._record(
-            commands.AnswerCall(self._writer.place.stream, call, event),
-            call=("answer_call", call, output, is_error, agent_id),
-            expected_version=expected_version,
-            idempotency_key=idempotency_key,
-            catch_up=True,
-        )
+        command = commands.AnswerCall(self._writer.place.stream, call, event)
+        as_called = ("answer_call", call, output, is_error, agent_id)
+        outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=as_called)
         held = None if outcome.events else find_call(self.stream_id, call, self._writer.state.items).output
         answer = items_added(outcome.events, outcome.version)[0] if held is None else self._item(held)
         return cast("FunctionCallOutput", answer)
@@ -493,14 +489,8 @@ class ChatContext(ChatView["ChatContext"]):
     def _replace_instructions(
         self, event: MessageAdded, expected_version: int | None, key: str | None, made_up: tuple[str, ...]
     ) -> ChatMessage:
-        _ = self._writer.state
-        outcome = self._writer.execute(
-            commands.ReplaceInstructions(self._writer.place.stream, event),
-            call=lambda: ("replace", as_given(event, *made_up)),
-            expected_version=expected_version,
-            idempotency_key=key,
-            catch_up=False,
-        )
+        command = commands.ReplaceInstructions(self._writer.place.stream, event)
+        outcome = self._record(command, expected_version, key, call=lambda: ("replace", as_given(event, *made_up)))
         made: ChatMessage = self._answer(event, outcome, key)
         return made
 
@@ -548,10 +538,7 @@ class ChatContext(ChatView["ChatContext"]):
 
         command = commands.InsertItems(self._writer.place.stream, tuple(recorded_form(item) for item in given))
         return self._record(
-            command,
-            call=lambda: ("insert", items_as_given(given, command.items)),
-            expected_version=expected_version,
-            idempotency_key=key,
+            command, expected_version, key, call=lambda: ("insert", items_as_given(given, command.items))
         )
 
     def evict(
@@ -576,7 +563,7 @@ class ChatContext(ChatView["ChatContext"]):
 
         before = self._writer.state.items
         command = commands.EvictItems(self._writer.place.stream, require_texts(ids, "the ids"), reason)
-        outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        outcome = self._record(command, expected_version, idempotency_key)
         if outcome.replayed:
             return Eviction(*self._around(outcome), outcome.version)
         return Eviction(before, self._writer.state.items, self.version)
@@ -602,7 +589,7 @@ class ChatContext(ChatView["ChatContext"]):
         before = self._writer.state.items
         named = None if ids is None else require_texts(ids, "the ids")
         command = commands.RestoreItems(self._writer.place.stream, named, reason)
-        outcome = self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        outcome = self._record(command, expected_version, idempotency_key)
         after = self._writer.state.items
         if outcome.replayed:
             before, after = self._around(outcome)
@@ -658,7 +645,7 @@ class ChatContext(ChatView["ChatContext"]):
         Raises:
             ConcurrencyError: another writer came first.
         """
-        self._record(commands.Clear(reason), expected_version=expected_version, idempotency_key=idempotency_key)
+        self._record(commands.Clear(reason), expected_version, idempotency_key)
 
     def truncate(
         self,
@@ -685,7 +672,7 @@ class ChatContext(ChatView["ChatContext"]):
         require_callable(counter, "the counter")
         command = commands.Truncate(max_items, max_tokens, reason, counter, whole_turns)
         call = Without(command, "counter")
-        self._record(command, call=call, expected_version=expected_version, idempotency_key=idempotency_key)
+        self._record(command, expected_version, idempotency_key, call=call)
         return self
 
     def _around(self, outcome: Outcome) -> tuple[Items, Items]:
@@ -855,7 +842,7 @@ class ChatContext(ChatView["ChatContext"]):
             ConcurrencyError: another writer came first.
         """
         command = commands.UndoSummary(self._writer.place.stream, summary_id)
-        self._record(command, expected_version=expected_version, idempotency_key=idempotency_key)
+        self._record(command, expected_version, idempotency_key)
 
     async def _is_repeated(self, call: object, key: str | None) -> bool:
         """Whether a call was made before under its key: then the model need not be asked again."""
@@ -909,7 +896,7 @@ class ChatContext(ChatView["ChatContext"]):
 
         place = self._writer.place
         with seen_from(self._attachment, place, other, idempotency_key, brings_something) as (side, left_key):
-            self._record(command(side), call=call, expected_version=expected_version, idempotency_key=left_key)
+            self._record(command(side), expected_version, left_key, call=call)
 
     # The past
 

@@ -3,99 +3,78 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from .loop import Loop
-from .workload import Item, items
+from .agent_sessions import Sessions
+from .workload import Item
 
-EVENTS = 12_000
 APP, USER = "bench", "mia"
 AUTHOR = "clerk"
 
 
-class Sessions:
-    """
-    Sessions in a database; a session is loaded once, and goes on from there, as a run of an agent does.
+class AdkSessions(Sessions):
+    """Sessions of the kit, beside its DatabaseSessionService."""
 
-    Raises:
-        ModuleNotFoundError: the kit, or a package that its own service needs, is not installed.
-    """
-
-    def __init__(self, location: str, *, is_ours: bool) -> None:
-        self._location, self._is_ours = location, is_ours
-        for name in ("google.adk.events.event", "sqlalchemy", "aiosqlite"):
-            import_module(name)
-        self._module: Any = import_module("refold.adk" if is_ours else "google.adk.sessions")
-        self._pool = [_event(number, item) for number, item in enumerate(items(EVENTS))]
-        self._sessions: dict[str, Any] = {}
-        self._service: Any = None
-        self._store: Any = None
-        # Both are asked from any thread, and the kit's service belongs to one loop.
-        self._run = Loop().run
+    needed = ("google.adk.events.event", "sqlalchemy", "aiosqlite")
 
     def open(self) -> None:
         """Open the database."""
-        if self._is_ours:
-            self._store = import_module("refold").open(self._location)
-            self._service = self._module.RefoldSessionService(self._store)
+        super().open()
+        if self.is_ours:
+            self._service: Any = import_module("refold.adk").RefoldSessionService(self.store)
         else:
-            scheme = "postgresql+psycopg_async" if "://" in self._location else "sqlite+aiosqlite:///"
-            place = self._location.partition("postgresql")[2] if "://" in self._location else self._location
-            self._service = self._module.DatabaseSessionService(f"{scheme}{place}")
-        self._sessions = {}
+            scheme = "postgresql+psycopg_async" if "://" in self.location else "sqlite+aiosqlite:///"
+            place = self.location.partition("postgresql")[2] if "://" in self.location else self.location
+            self._service = import_module("google.adk.sessions").DatabaseSessionService(f"{scheme}{place}")
 
     def close(self) -> None:
         """Close it."""
-        if self._is_ours:
-            self._store.close()
-        else:
-            self._run(self._service.close())
+        if not self.is_ours:
+            self.loop.run(self._service.close())
+        super().close()
 
-    def begin(self, name: str, count: int) -> None:
-        """Make a session with so many events, each appended by itself: the kit has no call for several."""
-        if self._sessions.pop(name, None):
-            self._run(self._service.delete_session(**_key(name)))
-        self._sessions[name] = self._run(self._service.create_session(**_key(name)))
-        self._run(self._appended(name, self._pool[:count]))
+    def message(self, number: int, item: Item) -> Any:
+        """Return the fields of an event."""
+        role = "model"
+        part: dict[str, Any] = {"text": item.text}
+        if item.kind == "call":
+            part = {"function_call": {"id": item.call_id, "name": item.name, "args": json.loads(item.text)}}
+        elif item.kind == "output":
+            role, part = (
+                "user",
+                {"function_response": {"id": item.call_id, "name": item.name, "response": {"result": item.text}}},
+            )
+        elif item.kind == "user":
+            role = "user"
+        author = "user" if item.kind == "user" else AUTHOR
+        return {"author": author, "invocation_id": f"i{number // 4}", "content": {"role": role, "parts": [part]}}
 
-    def append(self, name: str) -> None:
-        """Add the next event."""
-        self._run(self._appended(name, [self._pool[len(self._sessions[name].events)]]))
+    async def begun(self, name: str) -> Any:
+        """Return a session without events."""
+        if name in self._known:
+            await self._service.delete_session(**_key(name))
+        return await self._service.create_session(**_key(name))
 
-    def load(self, name: str) -> int:
-        """Read a session, and return the number of its events."""
-        self._sessions[name] = self._run(self._service.get_session(**_key(name)))
-        return len(self._sessions[name].events)
+    async def loaded(self, name: str) -> tuple[Any, int]:
+        """Return a session, and the number of its events."""
+        session = await self._service.get_session(**_key(name))
+        return session, len(session.events)
 
-    def fork(self, name: str) -> None:
-        """Go back to before the last invocation, as the kit does it, and on from there with another event."""
-        actions = {"rewind_before_invocation_id": self._sessions[name].events[-1].invocation_id}
-        rewind = {"author": "user", "actions": actions}
-        self._run(self._appended(name, [rewind, self._pool[-1]]))
-
-    async def _appended(self, name: str, events: list[dict[str, Any]]) -> None:
-        session = self._sessions[name]
+    async def save(self, conversation: Any, messages: Sequence[Any]) -> None:
+        """Append events, each by itself: the kit has no call for several."""
         event_type: Any = import_module("google.adk.events.event").Event
-        for event in events:
-            await self._service.append_event(session, event_type(**event))
+        for event in messages:
+            await self._service.append_event(conversation, event_type(**event))
+
+    async def forked(self, name: str) -> Any:
+        """Go back to before the last invocation, as the kit does it, and return the session."""
+        session = self._known[name]
+        actions = {"rewind_before_invocation_id": session.events[-1].invocation_id}
+        await self.save(session, [{"author": "user", "actions": actions}])
+        return session
 
 
 def _key(name: str) -> dict[str, str]:
     return {"app_name": APP, "user_id": USER, "session_id": name}
-
-
-def _event(number: int, item: Item) -> dict[str, Any]:
-    role = "model"
-    part: dict[str, Any] = {"text": item.text}
-    if item.kind == "call":
-        part = {"function_call": {"id": item.call_id, "name": item.name, "args": json.loads(item.text)}}
-    elif item.kind == "output":
-        role, part = (
-            "user",
-            {"function_response": {"id": item.call_id, "name": item.name, "response": {"result": item.text}}},
-        )
-    elif item.kind == "user":
-        role = "user"
-    author = "user" if item.kind == "user" else AUTHOR
-    return {"author": author, "invocation_id": f"i{number // 4}", "content": {"role": role, "parts": [part]}}

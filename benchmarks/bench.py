@@ -14,7 +14,9 @@ from .raw_postgres import RawPostgres
 from .raw_sqlite import RawSqlite, RawSqliteUnordered
 from .stock import Stock, StockStore
 from .subject import Subject
+from .workload import Item
 
+CONTEXT = "context"
 ALL = ("ours", "raw", "stock", "stock put")
 
 
@@ -89,8 +91,14 @@ class Bench:
     server: Server | None = None
 
     @contextmanager
-    def subjects(self, database: str, names: Sequence[str] = ALL) -> Iterator[dict[str, Subject]]:
-        """Yield fresh, open contestants, each in a database of its own; they are gone afterwards."""
+    def subjects(
+        self, database: str, names: Sequence[str] = ALL, base: Sequence[Item] = ()
+    ) -> Iterator[dict[str, Subject]]:
+        """
+        Yield fresh, open contestants, each in a database of its own; they are gone afterwards.
+
+        With `base`, their context CONTEXT has these items.
+        """
         with ExitStack() as stack:
             opened: dict[str, Subject] = {}
             for name in names:
@@ -98,6 +106,8 @@ class Bench:
                 subject.open()
                 stack.callback(subject.close)
                 opened[name] = subject
+            for subject in opened.values() if base else ():
+                subject.build(CONTEXT, base)
             yield opened
 
     @contextmanager

@@ -95,6 +95,11 @@ def of_values(*values: float) -> Stats:
     return Stats(blocks=[[value] for value in values])
 
 
+def ratio(one: Stats, other: Stats) -> Stats:
+    """Return how many times as much one takes as another."""
+    return of_values(one.median / other.median)
+
+
 def measure(tasks: Mapping[str, Task], *, blocks: int, openings: int = 1) -> dict[str, Stats]:
     """Measure all tasks, `blocks` blocks each after each of `openings` openings."""
     measured = {name: Stats() for name in tasks}

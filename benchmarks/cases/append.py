@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from ..bench import ALL, Bench, reopen
 from ..rows import MICROSECONDS, PLAIN, Goal, Row
 from ..subject import Subject
-from ..timing import Stats, Task, measure, of_values
+from ..timing import Task, measure, ratio
 from ..workload import Item, items
 
 GOALS = {("sqlite", 10_000): Goal(1.25), ("postgres", 10_000): Goal(1.25)}
@@ -40,13 +40,9 @@ def append(bench: Bench, database: str) -> Iterator[Row]:
         f"append at N = {longest:,} / at N = {shortest:,}",
         database,
         PLAIN,
-        {name: _ratio(measured[f"{name} {longest}"], measured[f"{name} {shortest}"]) for name in ALL},
+        {name: ratio(measured[f"{name} {longest}"], measured[f"{name} {shortest}"]) for name in ALL},
         FLAT,
     )
-
-
-def _ratio(longer: Stats, shorter: Stats) -> Stats:
-    return of_values(longer.median / shorter.median)
 
 
 def _runs(name: str, length: int, runs: int) -> int:

@@ -6,13 +6,12 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from ..bench import Bench, reopen
+from ..bench import CONTEXT, Bench, reopen
 from ..rows import MICROSECONDS, Goal, Row
 from ..subject import Subject
 from ..timing import Task, measure
 from ..workload import Item, items
 
-CONTEXT = "context"
 TURN = 4
 
 
@@ -20,9 +19,7 @@ def batch(bench: Bench, database: str) -> Iterator[Row]:
     """Append turns, then batches, to a context that has items already."""
     scale = bench.scale
     base = items(scale.loaded)
-    with bench.subjects(database) as subjects:
-        for subject in subjects.values():
-            subject.build(CONTEXT, base)
+    with bench.subjects(database, base=base) as subjects:
         for count, is_turn in ((TURN, True), (scale.batch, False)):
             tasks = {
                 name: _task(subject, base, count, is_turn, _runs(name, count, scale.runs))

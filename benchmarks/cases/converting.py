@@ -18,14 +18,13 @@ from typing import Any, cast
 import refold
 from refold.domain.chat.events import FunctionCalled, FunctionReturned
 
-from ..bench import Bench
+from ..bench import CONTEXT, Bench
 from ..ours import Ours
 from ..peers import langchain_messages, openai_from_langchain, saver, seed_context
 from ..rows import MICROSECONDS, Row, Table
 from ..timing import Stats, Task, measure
 from ..workload import Item, items
 
-CONTEXT = "context"
 FORMATS: dict[str, Callable[[refold.ChatContext], object]] = {
     "to_openai_messages": lambda chat: chat.to_openai_messages(),
     "to_openai_responses": lambda chat: chat.to_openai_responses(),
@@ -40,8 +39,7 @@ def convert(bench: Bench, database: str) -> Iterator[Row | Table]:
     count, blocks = bench.scale.loaded, 2 * bench.scale.blocks
     base = items(count)
     with ExitStack() as stack:
-        ours = cast(Ours, stack.enter_context(bench.subjects(database, ("ours",)))["ours"])
-        ours.build(CONTEXT, base)
+        ours = cast(Ours, stack.enter_context(bench.subjects(database, ("ours",), base))["ours"])
         chat = ours.store.chat(CONTEXT)
         structs = list(chat.recorded_items())
         convert_all: dict[str, Callable[[], object]] = {

@@ -17,7 +17,7 @@ from ..forks import copy_streams, fork_tasks, grow
 from ..ours import Ours
 from ..rows import MICROSECONDS, PLAIN, Goal, Row
 from ..subject import Subject
-from ..timing import Stats, Task, measure, of_values
+from ..timing import Stats, Task, measure, ratio
 from ..workload import items
 
 NAMES = ("ours", "raw")
@@ -61,5 +61,5 @@ def _views(ours: Ours, raw: Subject, contexts: Sequence[str], count: int) -> dic
 
 def _view_rows(database: str, label: str, views: dict[str, Stats]) -> Iterator[Row]:
     yield Row(f"{label}, per item", database, MICROSECONDS, {name: views[name] for name in NAMES})
-    ratios = {name: of_values(views[name].median / views[f"{name} flat"].median) for name in NAMES}
+    ratios = {name: ratio(views[name], views[f"{name} flat"]) for name in NAMES}
     yield Row(f"{label} / flat", database, PLAIN, ratios, VIEW)

@@ -7,22 +7,20 @@ The parent is loaded, as an agent that reads it has it; a fork of one that has t
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from typing import cast
 
-from ..bench import Bench, reopen
+from ..bench import CONTEXT, Bench, reopen
 from ..fork_bytes import BYTES, fork_bytes
 from ..forks import fork_once, fork_tasks, grow
 from ..ours import Ours
 from ..rows import MICROSECONDS, MILLISECONDS, PLAIN, Goal, Row
-from ..subject import Subject
-from ..timing import Stats, Task, measure, of_values
-from ..workload import Item, items
+from ..timing import Stats, Task, measure, ratio
+from ..workload import items
 
 NAMES = ("ours", "raw")
-CONTEXT = "context"
 COST = Goal(1.3)
 COST_FROM = 1_000
 FLAT = Goal(1.15, absolute=True)
@@ -37,7 +35,7 @@ def fork(bench: Bench, database: str) -> Iterator[Row]:
         stats = {name: measured[f"{name} {length}"] for name in NAMES}
         goal = COST if length > COST_FROM else None
         yield Row(f"fork and 1 item at N = {length:,}", database, MICROSECONDS, stats, goal)
-    ratios = {name: _ratio(measured[f"{name} {lengths[-1]}"], measured[f"{name} {lengths[0]}"]) for name in NAMES}
+    ratios = {name: ratio(measured[f"{name} {lengths[-1]}"], measured[f"{name} {lengths[0]}"]) for name in NAMES}
     yield Row(f"fork at N = {lengths[-1]:,} / at N = {lengths[0]:,}", database, PLAIN, ratios, FLAT)
     yield _unloaded(bench, database)
     with bench.subjects(database, NAMES) as subjects:
@@ -52,29 +50,17 @@ def _measured(bench: Bench, database: str) -> dict[str, Stats]:
     with ExitStack() as stack:
         tasks: dict[str, Task] = {}
         for length in scale.lengths:
-            subjects = _built(stack, bench, database, base[:length])
+            subjects = stack.enter_context(bench.subjects(database, NAMES, base[:length]))
             for name, task in fork_tasks(subjects, CONTEXT, base, scale.runs).items():
                 tasks[f"{name} {length}"] = task
         return measure(tasks, blocks=scale.blocks, openings=scale.openings)
-
-
-def _built(stack: ExitStack, bench: Bench, database: str, base: Sequence[Item]) -> dict[str, Subject]:
-    subjects = stack.enter_context(bench.subjects(database, NAMES))
-    for subject in subjects.values():
-        subject.build(CONTEXT, base)
-    return subjects
-
-
-def _ratio(one: Stats, other: Stats) -> Stats:
-    return of_values(one.median / other.median)
 
 
 def _unloaded(bench: Bench, database: str) -> Row:
     """The first fork of a context that this process has not read yet; the bare database has nothing to read."""
     count = bench.scale.loaded
     base = items(count)
-    with ExitStack() as stack:
-        subjects = _built(stack, bench, database, base)
+    with bench.subjects(database, NAMES, base) as subjects:
         ours = cast(Ours, subjects["ours"])
         tasks = fork_tasks(subjects, CONTEXT, base, runs=1)
         tasks["ours"] = Task(

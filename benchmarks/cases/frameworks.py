@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from ..adk_sessions import Sessions
+from ..adk_sessions import AdkSessions
 from ..agent_sessions import ClaudeSessions, OpenAISessions, PydanticConversations
 from ..bench import Bench
 from ..database_size import postgres_bytes, sqlite_bytes
@@ -73,7 +73,7 @@ class MissingFrameworkError(Exception):
 
 
 FRAMEWORKS: dict[str, Contest] = {
-    "ADK": Sessions,
+    "ADK": AdkSessions,
     "Claude": ClaudeSessions,
     "LangGraph": Threads,
     "LangGraph, compare_last=64": partial(Threads, compare_last=64),

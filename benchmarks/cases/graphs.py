@@ -20,7 +20,7 @@ from ..bench import Bench, reopen
 from ..ours import Ours
 from ..rows import MICROSECONDS, MILLISECONDS, PLAIN, Goal, Row
 from ..subject import Subject
-from ..timing import Stats, Task, measure
+from ..timing import Task, measure, ratio
 
 NAMES = ("ours", "raw")
 USER, SESSION = "mia", "support"
@@ -42,7 +42,7 @@ def graph(bench: Bench, database: str) -> Iterator[Row]:
     for count in (FEW, many):
         stats = {name: measured[f"{name} {count}"] for name in NAMES}
         yield Row(f"register the node behind {count:,}", database, MICROSECONDS, stats)
-    ratios = {name: _ratio(measured[f"{name} {many}"], measured[f"{name} {FEW}"]) for name in NAMES}
+    ratios = {name: ratio(measured[f"{name} {many}"], measured[f"{name} {FEW}"]) for name in NAMES}
     yield Row(f"register behind {many:,} / behind {FEW}", database, PLAIN, ratios, FLAT)
     yield _as_of(bench, database)
 
@@ -123,7 +123,3 @@ def _registering(bench: Bench, subjects: dict[str, Subject]) -> tuple[Task, Task
         Task(run=lambda _: grow(), reopen=open_again, runs=bench.scale.runs),
         Task(run=lambda _: raw.append(SESSION, payload), reopen=partial(reopen, raw), runs=bench.scale.runs),
     )
-
-
-def _ratio(large: Stats, small: Stats) -> Stats:
-    return Stats(blocks=[[large.median / small.median]])

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ..bench import ALL, Bench, reopen
+from ..bench import ALL, CONTEXT, Bench, reopen
 from ..rows import MICROSECONDS, MILLISECONDS, Goal, Row
 from ..subject import Subject
 from ..timing import Stats, Task, measure
 from ..workload import items
 
-CONTEXT = "context"
 READ_BLOCKS = 2
 Read = Callable[[Subject], object]
 
@@ -23,8 +22,7 @@ Read = Callable[[Subject], object]
 def load(bench: Bench, database: str) -> Iterator[Row]:
     """Load a context, as Structs and as public items."""
     count = bench.scale.loaded
-    with bench.subjects(database) as subjects:
-        _build(subjects, count)
+    with bench.subjects(database, base=items(count)) as subjects:
         structs = _measure(bench, subjects, lambda subject: subject.load(CONTEXT), per=count)
         public = _measure(bench, subjects, lambda subject: subject.load_public(CONTEXT), per=count)
     yield Row(f"load {count:,} as Structs, per item", database, MICROSECONDS, structs, Goal(1.6))
@@ -34,8 +32,7 @@ def load(bench: Bench, database: str) -> Iterator[Row]:
 def tail(bench: Bench, database: str) -> Iterator[Row]:
     """Read the last items of a long context."""
     count, last = bench.scale.long, bench.scale.tail
-    with bench.subjects(database) as subjects:
-        _build(subjects, count)
+    with bench.subjects(database, base=items(count)) as subjects:
         measured = _measure(
             bench, subjects, lambda subject: subject.tail(CONTEXT, last), blocks=1, runs=bench.scale.runs
         )
@@ -45,16 +42,9 @@ def tail(bench: Bench, database: str) -> Iterator[Row]:
 def past(bench: Bench, database: str) -> Iterator[Row]:
     """Read the first half of a context, by its version."""
     half = bench.scale.loaded // 2
-    with bench.subjects(database) as subjects:
-        _build(subjects, 2 * half)
+    with bench.subjects(database, base=items(2 * half)) as subjects:
         measured = _measure(bench, subjects, lambda subject: subject.load_until(CONTEXT, half), per=half)
     yield Row(f"view as of {half:,} of {2 * half:,}, per item", database, MICROSECONDS, measured, Goal(1.6))
-
-
-def _build(subjects: dict[str, Subject], count: int) -> None:
-    base = items(count)
-    for subject in subjects.values():
-        subject.build(CONTEXT, base)
 
 
 def _measure(

@@ -13,7 +13,7 @@ from typing import cast
 from refold import ChatContext
 from refold.domain.log.envelope import encode_payload
 
-from ..bench import Bench
+from ..bench import CONTEXT, Bench
 from ..ours import Ours
 from ..rows import MILLISECONDS, Goal, Row
 from ..subject import Subject
@@ -21,7 +21,6 @@ from ..timing import Task, measure
 from ..workload import items
 
 NAMES = ("ours", "raw")
-CONTEXT = "context"
 DELTA_BYTES = 20
 
 
@@ -29,10 +28,9 @@ def stream(bench: Bench, database: str) -> Iterator[Row]:
     """Write a message piece by piece; then insert the events that it made."""
     scale = bench.scale
     deltas = [f"{number:>{DELTA_BYTES - 1}} " for number in range(scale.deltas)]
-    with bench.subjects(database, NAMES) as subjects:
+    with bench.subjects(database, NAMES, items(scale.loaded)) as subjects:
         ours = cast(Ours, subjects["ours"])
         for subject in subjects.values():
-            subject.build(CONTEXT, items(scale.loaded))
             subject.warm(CONTEXT)
         chat = ours.store.chat(CONTEXT)
         before = chat.version

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from refold.domain.log.envelope import encode_payload
 
-from ..bench import Bench, reopen
+from ..bench import CONTEXT, Bench, reopen
 from ..ours import Ours
 from ..peers import seed_context
 from ..rows import MILLISECONDS, PLAIN, Goal, Row, Table
@@ -22,7 +22,6 @@ from ..timing import Stats, Task, measure, of_values
 from ..workload import items
 
 NAMES = ("ours", "raw")
-CONTEXT = "context"
 SEED_ITEMS = 4_000
 # Ten times the items may miss the processor's caches, but must not take the square.
 LINEAR = Goal(1.5, absolute=True)
@@ -42,9 +41,7 @@ def truncate(bench: Bench, database: str) -> Iterator[Row | Table]:
 
 
 def _measured(bench: Bench, database: str, count: int) -> dict[str, Stats]:
-    with bench.subjects(database, NAMES) as subjects:
-        for subject in subjects.values():
-            subject.build(CONTEXT, items(count))
+    with bench.subjects(database, NAMES, items(count)) as subjects:
         ours, raw = cast(Ours, subjects["ours"]), subjects["raw"]
         chat = ours.store.chat(CONTEXT)
         tokens = chat.estimated_tokens() // 2

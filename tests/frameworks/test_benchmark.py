@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import adk_sessions, agent_sessions, langgraph_threads, timing
+from benchmarks import agent_sessions, langgraph_threads, timing
 from benchmarks.bench import Bench
 from benchmarks.cases.frameworks import FORKING, FRAMEWORKS, IN_MEMORY, MissingFrameworkError, frameworks
 from tests.benchmarks.test_cases import TINY
@@ -19,7 +19,6 @@ TINIEST = dataclasses.replace(TINY, lengths=(2, 20), openings=1)
 def nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is measured, nobody needs to wait for the other's housekeeping."""
     monkeypatch.setattr(timing, "IDLE_SECONDS", 0.001)
-    monkeypatch.setattr(adk_sessions, "EVENTS", 200)
     monkeypatch.setattr(langgraph_threads, "MESSAGES", 200)
     monkeypatch.setattr(agent_sessions, "MESSAGES", 200)
 

@@ -16,7 +16,7 @@ from ...domain.errors import InvalidInputError
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, read_parts, role_of
 from ...domain.formats.receive import Fields, Receiver
 from ...domain.ids import encoded_id
-from .conversation import Conversation, Message
+from .conversation import Conversation, Message, kept_as_json
 from .open_chats import Entry, OpenChat, OpenChats, acting_as, require_store
 
 if TYPE_CHECKING:
@@ -101,7 +101,9 @@ class RefoldHistoryProvider(HistoryProvider):
         def add(found: OpenChat) -> None:
             # An agent may be given its whole history again. One message more says whether the history is longer.
             new = filter_new_messages(_of_framework(found.last(len(messages) + 1)), messages)
-            CONVERSATION.add_named(found.chat, _plain(new))
+            with kept_as_json("a message"):
+                plain = [message.to_dict() for message in new]
+            CONVERSATION.add_named(found.chat, plain)
 
         if messages:
             with acting_as(self._actor):
@@ -110,19 +112,6 @@ class RefoldHistoryProvider(HistoryProvider):
 
 def _of_framework(entries: Sequence[Entry]) -> list[AgentMessage]:
     return [AgentMessage.from_dict(msgspec.json.decode(entry.encoded)) for entry in entries]
-
-
-def _plain(messages: Sequence[AgentMessage]) -> list[Message]:
-    """
-    Return messages as JSON.
-
-    Raises:
-        InvalidInputError: one cannot be kept.
-    """
-    try:
-        return [message.to_dict() for message in messages]
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
 
 
 def _chat_id_of(session_id: str | None) -> str:

@@ -9,6 +9,7 @@ items that one framework recorded can be read by another one: it gets them in it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -21,6 +22,7 @@ from ...domain.chat.state.sequence import Items
 from ...domain.chat.usage import has_usage, without_usage
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
+from ...domain.errors import InvalidInputError
 from ...domain.formats.messages import named_outputs
 from ...domain.formats.openai.source_shape import grouped, rest_of
 from ...domain.formats.receive import Receiver
@@ -32,6 +34,20 @@ ONE: dict[str, Any] = {"items": 1}
 Grouping = Callable[[Sequence[ChatItemEvent]], list[list[int]]]
 # Whether another chat has counted the usage of the message with an id.
 IsCounted = Callable[[str], bool]
+
+
+@contextmanager
+def kept_as_json(what: str) -> Iterator[None]:
+    """
+    Make JSON of what a framework gives, in this block.
+
+    Raises:
+        InvalidInputError: that is not possible.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidInputError(f"{what} cannot be kept as JSON: {error}") from error
 
 
 class Form(Protocol):

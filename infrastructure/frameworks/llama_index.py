@@ -13,12 +13,11 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionReturned
 from ...domain.chat.rules.commands import EvictItems, RestoreItems
 from ...domain.concurrency.threads import in_thread
-from ...domain.errors import InvalidInputError
 from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, picture_at, picture_of, read_parts, role_of
 from ...domain.formats.receive import Fields, Receiver
 from ...domain.formats.send import arguments_of
 from ...domain.ids import decoded_id, encoded_id
-from .conversation import Conversation, Kept, Message
+from .conversation import Conversation, Kept, Message, kept_as_json
 from .open_chats import DELETED, OpenChats, acting_as, require_store
 
 if TYPE_CHECKING:
@@ -176,16 +175,8 @@ def _messages_of(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
 
 
 def _plain(messages: Sequence[ChatMessage]) -> list[Message]:
-    """
-    Return messages as JSON.
-
-    Raises:
-        InvalidInputError: one cannot be kept.
-    """
-    try:
+    with kept_as_json("a message"):
         return [message.model_dump(mode="json") for message in messages]
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"a message cannot be kept as JSON: {error}") from error
 
 
 def _add(chat: ChatContext, plain: Sequence[Message], status: MessageStatus) -> None:

@@ -22,9 +22,8 @@ from ....domain.canonical import require_json
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ITEM_EVENTS, StateSaved
 from ....domain.clock import time_of
-from ....domain.errors import InvalidInputError
 from ....domain.ids import encoded_id
-from ..conversation import Message
+from ..conversation import Message, kept_as_json
 from ..open_chats import OpenChat
 from .form import NAME
 
@@ -122,12 +121,10 @@ def message_of(event: Event) -> Message:
     checked = {"state_delta": plain_state(event.actions.state_delta)}
     if event.actions.agent_state is not None:
         checked["agent_state"] = _plain(event.actions.agent_state, "the state of the agent")
-    try:
+    with kept_as_json(f"the event {event.id}"):
         message: Message = event.model_dump(
             mode="json", exclude_none=True, exclude={"actions": {"agent_state", "state_delta"}}
         )
-    except ValueError as error:
-        raise InvalidInputError(f"the event {event.id} cannot be kept as JSON: {error}") from error
     message["actions"] = {**message.get("actions", {}), **checked}
     return _checked(message, f"the event {event.id}")
 
@@ -135,10 +132,8 @@ def message_of(event: Event) -> Message:
 def _plain(value: dict[str, Any], what: str) -> dict[str, Any]:
     if not value:
         return {}
-    try:
+    with kept_as_json(what):
         plain: dict[str, Any] = to_jsonable_python(value)
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{what} cannot be kept as JSON: {error}") from error
     return _checked(plain, what)
 
 

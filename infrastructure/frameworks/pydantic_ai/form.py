@@ -16,7 +16,7 @@ from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
 from ....domain.formats.parts import seconds_in, time_text
 from ....domain.formats.receive import Fields, Receiver, as_text
-from ..conversation import Conversation, Message
+from ..conversation import Conversation, Message, kept_as_json
 from ..open_chats import acting_as
 
 NAME = "pydantic_ai"
@@ -65,16 +65,9 @@ CONVERSATION = Conversation(PydanticForm())
 
 
 def as_json(messages: Iterable[ModelMessage]) -> list[Message]:
-    """
-    Return messages as JSON objects.
-
-    Raises:
-        InvalidInputError: one holds a value that has no JSON.
-    """
-    try:
+    """Return messages as JSON objects."""
+    with kept_as_json("the messages"):
         plain: list[Message] = ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
-    except (ValueError, TypeError) as error:
-        raise InvalidInputError(f"the messages cannot be kept as JSON: {error}") from error
     return plain
 
 

@@ -77,7 +77,7 @@ class HelperProcess(ABC):
         )
         self._reading = threading.Thread(target=self._listen, name="refold helper", daemon=True)
         try:
-            self._tell(f"{json.dumps(sys.path)}\n{json.dumps(task | {'parent': os.getpid()})}\n")
+            self._send(f"{json.dumps(sys.path)}\n{json.dumps(task | {'parent': os.getpid()})}\n")
             self._reading.start()
         except BaseException:
             self.end()
@@ -85,7 +85,7 @@ class HelperProcess(ABC):
 
     @abstractmethod
     def _listen(self) -> None:
-        """Take what the helper says, in a thread of its own, until it has said all."""
+        """Take the messages of the helper, in a thread of its own, until the last one."""
 
     @property
     def _input(self) -> IO[bytes]:
@@ -97,7 +97,7 @@ class HelperProcess(ABC):
         assert self._process.stdout is not None
         return self._process.stdout
 
-    def _tell(self, text: str) -> None:
+    def _send(self, text: str) -> None:
         self._input.write(text.encode())
         self._input.flush()
 

@@ -50,7 +50,7 @@ from ..views.fork_graph import LANES_MAX, drawn, facts_of, families, point_shape
 from ..views.shapes import Shape, context_shape
 from .layout import laid_out
 from .parameters import Parameters
-from .windows import INTERVALS_MAX, columns, stays_of, sums_of, windowed
+from .windows import INTERVALS_MAX, columns, intervals_of, sums_of, windowed
 
 T = TypeVar("T")
 # Times and actors are sent for each version of a context up to this many, and for the newest ones beyond.
@@ -127,9 +127,9 @@ def context_answer(store: Store, given: Parameters) -> Shape:
         if not events:
             raise damage
         head = events[-1].version
-    stays = None
+    intervals = None
     try:
-        stays = stays_of(store, stream, kind)
+        intervals = intervals_of(store, stream, kind)
     except DamagedError as error:
         damage = damage or error
     edges = _answer_or_none(lambda: store.lineage(stream))
@@ -145,24 +145,24 @@ def context_answer(store: Store, given: Parameters) -> Shape:
         "parent": parent and f"{parent}@{getattr(about, 'version', 1)}",
         "opened": opened,
         "versions": _versions(events),
-        **_items(store, stays or [], stream, given.whole("version", head), head),
+        **_items(store, intervals or [], stream, given.whole("version", head), head),
         "lineage": [_edge_shape(edge) for edge in edges or ()],
         "damage": damage
         and {
             "event": f"{stream}@{head + 1}" if head < end else None,
             "head": end,
             "message": str(damage),
-            "has_items": stays is not None,
+            "has_items": intervals is not None,
         },
         **({"archive": archive} if archive else {}),
     }
 
 
-def _items(store: Store, stays: Sequence[Any], stream: str, version: int, head: int) -> Shape:
-    if len(stays) <= INTERVALS_MAX:
-        return {"items": columns(stays)}
-    answer = windowed(stays, stream, min(max(version, 1), head), head)
-    return {**_with_times(store, stream, answer), "sums": sums_of(stays, head)}
+def _items(store: Store, intervals: Sequence[Any], stream: str, version: int, head: int) -> Shape:
+    if len(intervals) <= INTERVALS_MAX:
+        return {"items": columns(intervals)}
+    answer = windowed(intervals, stream, min(max(version, 1), head), head)
+    return {**_with_times(store, stream, answer), "sums": sums_of(intervals, head)}
 
 
 def _with_times(store: Store, stream: str, answer: Shape) -> Shape:
@@ -205,8 +205,8 @@ def intervals_answer(store: Store, given: Parameters) -> Shape:
     stream = stream_named(store.log, given.required("context"))
     head = store.log.head(stream)
     version = given.whole("version", head, 1, head)
-    stays = stays_of(store, stream, split_stream_id(stream)[0])
-    answer = windowed(stays, stream, version, head, whole=bool(given.text("whole")))
+    intervals = intervals_of(store, stream, split_stream_id(stream)[0])
+    answer = windowed(intervals, stream, version, head, whole=bool(given.text("whole")))
     return {"context": stream, **_with_times(store, stream, answer)}
 
 

@@ -72,13 +72,13 @@ class Jobs:
     The jobs of a served store: for each name the one that was started last.
 
     `folding` is how far a question has come that folds events for the first time: how many of how many; None if there
-    was none. Other listeners still hear it.
+    was none. A listener that was there before is still called.
     """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.folding: tuple[int, int] | None = None
-        self._heard = store._runner.on_page
+        self._other_listener = store._runner.on_page
         store.on_folding(self._fold)
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
@@ -86,8 +86,8 @@ class Jobs:
 
     def _fold(self, done: int, total: int) -> None:
         self.folding = done, total
-        if self._heard is not None:
-            self._heard(done, total)
+        if self._other_listener is not None:
+            self._other_listener(done, total)
 
     def start(self, name: str, kind: str, work: Work, *, wait: bool = False) -> Shape:
         """

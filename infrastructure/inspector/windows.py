@@ -32,7 +32,7 @@ COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how"
 _last_read: Final[WeakKeyDictionary[Store, tuple[str, list[Any]]]] = WeakKeyDictionary()
 
 
-def stays_of(store: Store, stream: str, kind: str) -> list[Any]:
+def intervals_of(store: Store, stream: str, kind: str) -> list[Any]:
     """Return the intervals of a context's items, in their order; none for kinds that keep no intervals."""
     if kind not in ("chat", "queue", "pool"):
         return []
@@ -40,16 +40,16 @@ def stays_of(store: Store, stream: str, kind: str) -> list[Any]:
     kept = _last_read.get(store)
     if kept is not None and kept[0] == name:
         return kept[1]
-    stays: list[Any] = [*store.validity(stream)] if kind == "chat" else [*store.entries(stream, with_gone=True)]
+    intervals: list[Any] = [*store.validity(stream)] if kind == "chat" else [*store.entries(stream, with_gone=True)]
     # In a store with rights the answer depends on who asks, so it is not kept.
-    if len(stays) > INTERVALS_MAX and gate_of(store.log) is None:
-        _last_read[store] = name, stays
-    return stays
+    if len(intervals) > INTERVALS_MAX and gate_of(store.log) is None:
+        _last_read[store] = name, intervals
+    return intervals
 
 
-def columns(stays: Sequence[Any]) -> dict[str, list[Any]]:
+def columns(intervals: Sequence[Any]) -> dict[str, list[Any]]:
     """Return intervals as a list for each of their fields."""
-    return {name: [getattr(stay, name, "") for stay in stays] for name in COLUMNS}
+    return {name: [getattr(one, name, "") for one in intervals] for name in COLUMNS}
 
 
 class Window(NamedTuple):
@@ -58,22 +58,22 @@ class Window(NamedTuple):
     first: int
     last: int
 
-    def touches(self, stay: Any) -> bool:
+    def touches(self, one: Any) -> bool:
         """Return whether an item is seen in the window; one that leaves with its first version is shown as gone."""
-        return stay.v0 <= self.last and (not stay.v1 or stay.v1 >= self.first)
+        return one.v0 <= self.last and (not one.v1 or one.v1 >= self.first)
 
-    def is_within(self, stay: Any) -> bool:
+    def is_within(self, one: Any) -> bool:
         """Return whether an item neither comes nor leaves in the window, but is there."""
-        return stay.v0 < self.first and (not stay.v1 or stay.v1 > self.last)
+        return one.v0 < self.first and (not one.v1 or one.v1 > self.last)
 
 
-def window_around(stays: Sequence[Any], version: int, head: int) -> Window:
+def window_around(intervals: Sequence[Any], version: int, head: int) -> Window:
     """Return the window in whose middle a version is, as far as it is not at an end of the context."""
     counts = [0] * (head + 1)
-    for stay in stays:
-        for one in (stay.v0, stay.v1):
-            if 0 < one <= head:
-                counts[one] += 1
+    for one in intervals:
+        for at in (one.v0, one.v1):
+            if 0 < at <= head:
+                counts[at] += 1
     up_to = list(accumulate(counts))
     first = bisect_left(up_to, up_to[version - 1] - CHANGES_MAX, 0, version) + 1
     last = bisect_right(up_to, up_to[version] + CHANGES_MAX, version) - 1
@@ -82,45 +82,45 @@ def window_around(stays: Sequence[Any], version: int, head: int) -> Window:
     )
 
 
-def windowed(stays: Sequence[Any], stream: str, version: int, head: int, *, whole: bool = False) -> Shape:
+def windowed(intervals: Sequence[Any], stream: str, version: int, head: int, *, whole: bool = False) -> Shape:
     """
     Return the items of the window around a version, in columns, and what is known about the rest.
 
     An item that is seen there has all its intervals, and a summary those for which it stands. With `whole` no item that
     is there is left out.
     """
-    window = window_around(stays, version, head)
-    seen = [stay for stay in stays if window.touches(stay)]
-    within = [] if whole else [stay for stay in seen if window.is_within(stay)]
+    window = window_around(intervals, version, head)
+    seen = [one for one in intervals if window.touches(one)]
+    within = [] if whole else [one for one in seen if window.is_within(one)]
     held = within[: max(0, len(within) - HELD_MAX)]
-    births = {stay.birth for stay in seen} - {stay.birth for stay in held}
+    births = {one.birth for one in seen} - {one.birth for one in held}
     shown = [
-        stay for stay in stays if stay.birth in births or (stay.how == "summarize" and f"{stream}@{stay.v1}" in births)
+        one for one in intervals if one.birth in births or (one.how == "summarize" and f"{stream}@{one.v1}" in births)
     ]
     sums: Counter[tuple[str, str]] = Counter()
-    for stay in held:
-        sums[stay.type, getattr(stay, "role", "")] += stay.tokens
+    for one in held:
+        sums[one.type, getattr(one, "role", "")] += one.tokens
     return {
         "items": columns(shown),
         "window": {
-            "first": window.first, "last": window.last, "turns": _turns(stays, window),
+            "first": window.first, "last": window.last, "turns": _turns(intervals, window),
             "held": {"count": len(held), "sums": [[*key, tokens] for key, tokens in sums.items()]},
         },
     }  # fmt: skip
 
 
-def _turns(stays: Sequence[Any], window: Window) -> list[int]:
+def _turns(intervals: Sequence[Any], window: Window) -> list[int]:
     """Return the versions of the user's turns in a window, and the nearest one on either side."""
-    found = sorted({stay.v0 for stay in stays if stay.type == "message" and getattr(stay, "role", "") == "user"})
+    found = sorted({one.v0 for one in intervals if one.type == "message" and getattr(one, "role", "") == "user"})
     return found[max(0, bisect_left(found, window.first) - 1) : bisect_right(found, window.last) + 1]
 
 
-def sums_of(stays: Sequence[Any], head: int) -> Shape:
+def sums_of(intervals: Sequence[Any], head: int) -> Shape:
     """Return the tokens that came and that left, for each `step` versions of a context."""
     step = -(-head // SUMS_MAX)
     sums: dict[str, list[int]] = {"came": [0] * -(-head // step), "left": [0] * -(-head // step)}
-    for stay in stays:
-        for name, at in (("came", stay.v0), ("left", stay.v1)):
+    for one in intervals:
+        for name, at in (("came", one.v0), ("left", one.v1)):
             if 0 < at <= head:
-                sums[name][(at - 1) // step] += stay.tokens
+                sums[name][(at - 1) // step] += one.tokens
     return {"step": step, **sums}

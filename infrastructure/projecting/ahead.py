@@ -98,11 +98,11 @@ class Ahead(HelperProcess):
     def __init__(self, task: dict[str, Any]) -> None:
         # Its messages, None behind the last one; and a place for each page that it may be ahead. An interrupt leaves
         # these queues whole, unlike locks.
-        self._said: SimpleQueue[bytes | None] = SimpleQueue()
+        self._messages: SimpleQueue[bytes | None] = SimpleQueue()
         self._places: SimpleQueue[bool] = SimpleQueue()
         for _ in range(PAGES_AHEAD):
             self._places.put(True)
-        # The moment after the last page; None until it was told where to begin.
+        # The moment after the last page; None until it was sent where to begin.
         self._moment: Moment | None = None
         self.is_over = False
         super().__init__(BEGIN, task)
@@ -110,14 +110,14 @@ class Ahead(HelperProcess):
     def _listen(self) -> None:
         try:
             while size := self._output.read(SIZE_BYTES):
-                said = self._output.read(int.from_bytes(size))
-                if len(said) < int.from_bytes(size) or not self._places.get():
+                message = self._output.read(int.from_bytes(size))
+                if len(message) < int.from_bytes(size) or not self._places.get():
                     break
-                self._said.put(said)
+                self._messages.put(message)
         except (OSError, ValueError, OverflowError, MemoryError) as error:
-            log.info("a helper cannot be heard: %r", error)
+            log.info("the messages of a helper cannot be read: %r", error)
         finally:
-            self._said.put(None)
+            self._messages.put(None)
 
     def end(self) -> None:
         # First of all: an interrupt that comes later leaves no process.
@@ -129,7 +129,7 @@ class Ahead(HelperProcess):
 
     def after(self, moment: Moment, limit: int) -> FoldedPage | None:
         """Return the page after a moment, of so many events; None if this process has to fold it itself."""
-        if self.is_over or (self._moment is None and self._said.empty()):
+        if self.is_over or (self._moment is None and self._messages.empty()):
             # It is not waited for: what is folded here meanwhile, it does not fold.
             return None
         try:
@@ -137,7 +137,7 @@ class Ahead(HelperProcess):
                 self._begin(moment, limit)
             if self._moment != moment:
                 raise ValueError(f"it is at {self._moment}, and the rows are at {moment}")
-            page = msgspec.msgpack.decode(self._heard(), type=known(FoldedPage))
+            page = msgspec.msgpack.decode(self._next_message(), type=known(FoldedPage))
         except Exception as error:
             log.info("this process goes on alone at %s (%r)", moment, error)
             self.end()
@@ -146,24 +146,24 @@ class Ahead(HelperProcess):
         return page
 
     def _begin(self, moment: Moment, limit: int) -> None:
-        """Tell it where to begin; the first that it says is that it is ready."""
-        self._heard()
+        """Send it where to begin; its first message is that it is ready."""
+        self._next_message()
         self._moment = moment
-        self._tell(f"{moment} {limit}\n")
+        self._send(f"{moment} {limit}\n")
 
-    def _heard(self) -> bytes:
+    def _next_message(self) -> bytes:
         """
-        Return what it says next.
+        Return its next message.
 
         Raises:
             EOFError: it has ended.
-            Empty: it says nothing for long.
+            Empty: it sends nothing for long.
         """
-        said = self._said.get(timeout=PATIENCE_SECONDS)
-        if said is None:
+        message = self._messages.get(timeout=PATIENCE_SECONDS)
+        if message is None:
             raise EOFError("it has ended")
         self._places.put(True)
-        return said
+        return message
 
 
 # In the process of a helper

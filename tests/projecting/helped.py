@@ -32,7 +32,7 @@ class Watched(Ahead):
     def after(self, moment: Moment, limit: int) -> FoldedPage | None:
         """Return what a helper returns that begins at once."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while self.is_waited_for and self._said.empty() and time.monotonic() < deadline:
+        while self.is_waited_for and self._messages.empty() and time.monotonic() < deadline:
             time.sleep(0.01)
         page = super().after(moment, limit)
         self.pages += page is not None

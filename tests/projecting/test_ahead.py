@@ -284,7 +284,7 @@ def test_what_is_erased_meanwhile_is_not_found(place: str, helpers: list[Watched
             if done > 6 * PAGE:
                 store._runner.on_page = None
                 # By now the helper has read all.
-                while not helpers[0]._said.qsize() >= ahead.PAGES_AHEAD:
+                while not helpers[0]._messages.qsize() >= ahead.PAGES_AHEAD:
                     time.sleep(0.01)
                 other.erase(context="last", why="a test", dry_run=False)
 

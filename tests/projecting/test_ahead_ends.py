@@ -101,7 +101,7 @@ def started(task):
     return helpers[-1]
 
 def die(done, total):
-    while helpers[0]._moment is None and helpers[0]._said.empty():
+    while helpers[0]._moment is None and helpers[0]._messages.empty():
         pass
     # Before it is told to begin, it waits for ever.
     if done > 24 or sys.argv[2] == "forked":
@@ -154,7 +154,7 @@ after, pages = ahead.Ahead.after, []
 print("begun", flush=True)
 
 def counted(helper, moment, limit):
-    while helper._moment is None and helper._said.empty():
+    while helper._moment is None and helper._messages.empty():
         pass
     page = after(helper, moment, limit)
     pages.append(page)

@@ -16,7 +16,7 @@ from ..views.shapes import approval_shape
 from . import args
 from .changes import report
 from .completion import context, offered_items
-from .render import note, one_line, print_json_list, print_table, relative
+from .render import note, one_line, print_json_list, print_table, prints_json, relative
 
 HEADINGS = ("CONTEXT", "CALL", "REQUESTED", "BY", "WHAT")
 call = args.argument(
@@ -41,10 +41,9 @@ SHAPE = """
 
 
 @click.group("approvals", cls=args.OrderedGroup, invoke_without_command=True)
-@args.database
-@args.as_json
+@args.answer_options
 @click.pass_context
-def approvals(context: click.Context, location: str, as_json: bool) -> None:
+def approvals(context: click.Context) -> None:
     """
     List the calls that wait for a person's decision, the longest waiting first; or decide on one.
 
@@ -53,8 +52,8 @@ def approvals(context: click.Context, location: str, as_json: bool) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    found = args.summed_up(location, lambda store: store.pending_approvals())
-    if as_json:
+    found = args.summed_up(lambda store: store.pending_approvals())
+    if prints_json():
         print_json_list(map(waiting_shape, found))
     elif found:
         _print_table(found)
@@ -79,11 +78,9 @@ def _cells(waiting: PendingApproval, now: float) -> tuple[str, ...]:
     )
 
 
-def _decide(
-    context: str, call_id: str, location: str, by: str, as_json: bool, decide: Callable[[Approvals], Approval]
-) -> None:
+def _decide(context: str, call_id: str, by: str, decide: Callable[[Approvals], Approval]) -> None:
     """Make a decision, and print what it is now."""
-    with args.changing(location, by) as store:
+    with args.changing(by) as store:
         chat = args.opened(store, context)
         before = chat.version
         try:
@@ -93,7 +90,7 @@ def _decide(
             raise NotFoundError(fault) from error
         said = f"the call {call_id} is {approval.state} by {approval.by}"
         shape = {"call_id": call_id, "approval": approval_shape(approval)}
-        report(chat, one_line(said), shape, as_json=as_json)
+        report(chat, one_line(said), shape)
         if chat.version == before:
             note("this was decided so before: nothing was changed")
 
@@ -106,10 +103,9 @@ def _add_decision(name: str, about: str, decide: Callable[[Approvals], Callable[
     @call
     @by
     @args.reason
-    @args.database
-    @args.as_json
-    def command(context: str, call: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
-        _decide(context, call, location, by, as_json, lambda made: decide(made)(call, by=by, because=reason))
+    @args.answer_options
+    def command(context: str, call: str, by: str, reason: str | None) -> None:
+        _decide(context, call, by, lambda made: decide(made)(call, by=by, because=reason))
 
 
 _add_decision("approve", "Allow a call of CTX to run as the model made it.", lambda made: made.approve)
@@ -127,8 +123,7 @@ _add_decision("reject", "Forbid a call of CTX to run; the model is sent by whom 
 )
 @by
 @args.reason
-@args.database
-@args.as_json
-def change(context: str, call: str, arguments: str, by: str, reason: str | None, location: str, as_json: bool) -> None:
+@args.answer_options
+def change(context: str, call: str, arguments: str, by: str, reason: str | None) -> None:
     """Change a call."""
-    _decide(context, call, location, by, as_json, lambda made: made.change(call, arguments, by=by, because=reason))
+    _decide(context, call, by, lambda made: made.change(call, arguments, by=by, because=reason))

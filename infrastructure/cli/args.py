@@ -1,5 +1,5 @@
 """
-The arguments and options that commands share: the database, `--json`, addresses, and CONTENT.
+The arguments and options that commands share: the database, `--json`, and addresses.
 
 An address is `CTX`, `CTX@V` or `CTX@A..B`. A reading command opens the database for reading only, so that it never
 makes a database and never waits for a writer. `group` makes the groups of commands, `refold KIND VERB`.
@@ -7,7 +7,6 @@ makes a database and never waits for a writer. `group` makes the groups of comma
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -37,7 +36,7 @@ from ...domain.log.envelope import acting
 from ..context_streams import context_named, streams_named
 from ..open import open_store
 from ..store import Store
-from .render import JSON_LINES, Command, note, one_line
+from .render import JSON, NOTED, Command, note, one_line
 
 if TYPE_CHECKING:
     from ...projections.contract import Projection
@@ -52,7 +51,6 @@ KEYS_HELP = "The master keys of a store that has keys.  [default: REFOLD_KEY_FIL
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
 # The kinds of contexts that have commands of their own.
 COMMANDED = ("queue", "pool", "memory")
-STDIN = "-"
 # Names of contexts that an error offers in the place of one that there is not.
 BEGUN_NAMED = 3
 BARE_POSITION = re.compile(r"[0-9.]+")
@@ -106,15 +104,29 @@ def optional_path(ctx: click.Context, param: click.Parameter, value: str | None)
     return None if value is None else path_text(value)
 
 
-def _location(ctx: click.Context, param: click.Parameter, value: str | None) -> str:
-    given = optional_path(ctx, param, value)
-    # `refold approvals` has the option, too, and commands behind it.
-    return given or _before(ctx, "location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
+def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    """
+    Note an option for the functions that need it, so that no command has to pass it on.
+
+    The notes of a group hold for the command behind it, as in `refold approvals --json approve`.
+    """
+    if value:
+        ctx.meta[f"{NOTED}{param.name}"] = value
 
 
-def _before(ctx: click.Context, name: str) -> Any:
-    """Return what an option of the same name had that stands before the command; None without one."""
-    return None if ctx.parent is None else ctx.parent.params.get(name)
+def _note_database(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    _note(ctx, param, optional_path(ctx, param, value))
+
+
+def _note_actor(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+    _note(ctx, param, optional_text(ctx, param, value))
+
+
+def note_form(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Note of an option of which one value is `json` that this is the same as `--json`."""
+    if value == "json":
+        ctx.meta[JSON] = True
+    return value
 
 
 class Argument(click.Argument):
@@ -130,43 +142,52 @@ def argument(name: str, help: str, **settings: Any) -> Callable[[Command], Comma
     return click.argument(name, cls=Argument, help=help, **settings)
 
 
-database = click.option("--db", "location", metavar="FILE|URL", callback=_location, help=DATABASE_HELP)
+def flag(*names: str, help: str) -> Callable[[Command], Command]:
+    """Return the decorator for an option without a value."""
+    return click.option(*names, is_flag=True, help=help)
+
+
+def text(*names: str, metavar: str, help: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return the decorator for an option that is a text, if it is given."""
+    return click.option(*names, metavar=metavar, callback=optional_text, help=help, **settings)
+
+
+def number(*names: str, help: str, **settings: Any) -> Callable[[Command], Command]:
+    """Return the decorator for an option that is a number N of 1 or more."""
+    return click.option(*names, metavar="N", type=click.IntRange(min=1), help=help, **settings)
+
+
+database = click.option(
+    "--db", "location", metavar="FILE|URL", callback=_note_database, expose_value=False, help=DATABASE_HELP
+)
 actor = click.option(
     "--actor",
     metavar="A",
-    callback=optional_text,
+    callback=_note_actor,
+    expose_value=False,
     default=DEFAULT_ACTOR,
     show_default=True,
     help="The actor, for the log.",
 )
-reason = click.option("--reason", metavar="TEXT", callback=optional_text, help="The reason; it is kept in the log.")
-
-
-def _note_lines(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    ctx.meta[JSON_LINES] = value or ctx.meta.get(JSON_LINES, False)
-
-
-def _has_json(ctx: click.Context, param: click.Parameter, value: bool) -> bool:
-    return value or bool(ctx.meta[JSON_LINES]) or bool(_before(ctx, "as_json"))
+reason = text("--reason", metavar="TEXT", help="The reason; it is kept in the log.")
 
 
 def as_json(command: Command) -> Command:
-    """Give a command the options `--json` and `--jsonl`; its parameter `as_json` is true with either."""
-    # It is eager, so that it is known before `--json` is looked at.
+    """Give a command the options `--json` and `--jsonl`; `prints_json` is true with either."""
     lines = click.option(
-        "--jsonl",
-        is_flag=True,
-        is_eager=True,
-        expose_value=False,
-        callback=_note_lines,
-        help="Print JSON Lines: one value a line.",
+        "--jsonl", is_flag=True, expose_value=False, callback=_note, help="Print JSON Lines: one value a line."
     )
-    return click.option("--json", "as_json", is_flag=True, callback=_has_json, help="Print JSON.")(lines(command))
+    return click.option("--json", is_flag=True, expose_value=False, callback=_note, help="Print JSON.")(lines(command))
+
+
+def answer_options(command: Command) -> Command:
+    """Give a command the options of all that answer about a database: `--db`, `--json` and `--jsonl`."""
+    return database(as_json(command))
 
 
 def change_options(command: Command) -> Command:
-    """Give a command the options of all that change something: `--actor`, `--db`, `--json` and `--jsonl`."""
-    return actor(database(as_json(command)))
+    """Give a command the options of all that change something: those, and `--actor`."""
+    return actor(answer_options(command))
 
 
 def shown(location: str) -> str:
@@ -174,8 +195,19 @@ def shown(location: str) -> str:
     return one_line(PASSWORD.sub(r"\1\2***", location))
 
 
+def given_database(context: click.Context | None = None) -> str:
+    """Return the location of the database that the command was called for; `context` is that of the running command."""
+    found = context or click.get_current_context()
+    return found.meta.get(f"{NOTED}location") or found.find_root().params.get("db") or DEFAULT_DATABASE
+
+
+def given_actor() -> str:
+    """Return the actor that the running command was called with."""
+    return str(click.get_current_context().meta[f"{NOTED}actor"])
+
+
 def opening_options() -> dict[str, Any]:
-    """Return how the program was told to open a store, besides its location."""
+    """Return how the program is to open a store, besides its location."""
     context = click.get_current_context(silent=True)
     witness = None if context is None else context.find_root().params.get("witness")
     return {"witness": witness, "keys": given_keys(), "encrypt": None}
@@ -193,8 +225,9 @@ def given_keys() -> Keys | None:
 
 
 @contextmanager
-def reading(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
-    """Open an existing database, for reading only; `own` are projections to add to the store's."""
+def reading(own: Iterable[Projection] = ()) -> Iterator[Store]:
+    """Open the database, which must exist, for reading only; `own` are projections to add to the store's."""
+    location = given_database()
     try:
         store = open_store(location, create=False, read_only=True, **opening_options())
     except StorageUnavailableError as error:
@@ -206,27 +239,27 @@ def reading(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
 
 
 @contextmanager
-def keeping(location: str, own: Iterable[Projection] = ()) -> Iterator[Store]:
+def keeping(own: Iterable[Projection] = ()) -> Iterator[Store]:
     """
-    Open an existing database with the stored rows of its projections.
+    Open the database, which must exist, with the stored rows of its projections.
 
     It is opened for writing; a database that is open for reading only does not use these rows.
     """
-    with reading(location):
+    with reading():
         # Opened for reading first, so that faults of the file are found before it is opened for writing.
         pass
-    with open_store(location, create=False, **opening_options()) as store, _in_use(store, own):
+    with open_store(given_database(), create=False, **opening_options()) as store, _in_use(store, own):
         yield store
 
 
 @contextmanager
-def keeping_if_possible(location: str, own: Iterable[Projection]) -> Iterator[Store]:
-    """Open an existing database as `keeping` does; one that cannot be written is opened for reading only."""
+def keeping_if_possible(own: Iterable[Projection]) -> Iterator[Store]:
+    """Open the database as `keeping` does; one that cannot be written is opened for reading only."""
     with ExitStack() as stack:
         try:
-            store = stack.enter_context(keeping(location, own))
+            store = stack.enter_context(keeping(own))
         except StorageReadOnlyError:
-            store = stack.enter_context(reading(location, own))
+            store = stack.enter_context(reading(own))
         yield store
 
 
@@ -258,29 +291,29 @@ def _in_use(store: Store, own: Iterable[Projection]) -> Iterator[None]:
 
 
 @contextmanager
-def changing(location: str, actor: str) -> Iterator[Store]:
-    """Open an existing database, for changes to its contexts by `actor`."""
-    with keeping(location) as store, acting(actor=actor):
+def changing(actor: str | None = None) -> Iterator[Store]:
+    """Open the database, which must exist, for changes to its contexts by `actor`, or else by that of `--actor`."""
+    with keeping() as store, acting(actor=actor or given_actor()):
         yield store
 
 
-def summed_up(location: str, read: Callable[[Store], T]) -> T:
+def summed_up(read: Callable[[Store], T]) -> T:
     """Return the result of `read`; the projections are brought up to date, and stored if the database allows it."""
     try:
-        with keeping(location) as store:
+        with keeping() as store:
             return read(store)
     except StorageError as error:
         if isinstance(error, LogWentBackError):
             # The answer below has no trace of what is lost.
             note(str(error))
         # The database is read-only, locked or full, or lost events: the rows are made in memory, from the whole log.
-        with reading(location) as store:
+        with reading() as store:
             return read(store)
 
 
-def writing(location: str) -> Store:
-    """Open a database, for `with`; make it if it is missing."""
-    return open_store(location, **opening_options())
+def writing(location: str | None = None) -> Store:
+    """Open the database, or the one at `location`, for `with`; make it if it is missing."""
+    return open_store(location or given_database(), **opening_options())
 
 
 def address(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -462,39 +495,3 @@ def group(kind: str, help_text: str, commands: Iterable[click.Command]) -> click
     for command in commands:
         made.add_command(command)
     return made
-
-
-def _text_or_stdin(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    if value != STDIN:
-        return checked_text(value)
-    try:
-        return checked_text(sys.stdin.buffer.read().decode())
-    except UnicodeDecodeError as error:
-        raise click.BadParameter("what comes on stdin is not UTF-8 text") from error
-
-
-def content(name: str) -> Callable[[Command], Command]:
-    """Return the decorator for an argument that is a content, or `-` for a content on stdin."""
-    return argument(
-        "content", help="The content: a text, or `-` to read it from stdin.", metavar=name, callback=_text_or_stdin
-    )
-
-
-def is_json(name: str) -> Callable[[Command], Command]:
-    """Return the decorator for the option `--parse`, which says that the content is JSON."""
-    return click.option("--parse", "is_json", is_flag=True, help=f"{name} is JSON; without it, it is a text.")
-
-
-def parsed(text: str, *, is_json: bool) -> Any:
-    """
-    Return a content: the text itself, or the value of its JSON.
-
-    Raises:
-        UsageError: the text is not JSON.
-    """
-    if not is_json:
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise usage_error(f"--parse: it is no JSON: {error}") from error

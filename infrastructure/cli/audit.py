@@ -19,22 +19,11 @@ from ..queries.node_audit import SeveralNodesError, is_node_name, node_changes
 from ..queries.origins import Item
 from ..store import Store
 from ..views.answer_shapes import change_shape, view_changes
-from .args import (
-    after_option,
-    argument,
-    as_json,
-    checked_text,
-    database,
-    optional_text,
-    reading,
-    summed_up,
-    usage_error,
-)
-from .args import reference as parse_reference
+from . import args
 from .completion import named_contexts, offered_items
 from .lines import print_events, summary_of, text_with_role, view_in
 from .readable import Later
-from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list
+from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list, prints_json
 
 PLACES_SHOWN_MAX = 10
 LINES_AT_ONCE = 512
@@ -81,45 +70,37 @@ def _id(run: RunId) -> str:
 
 def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Reference | str:
     """Return the name of a node, or a context and a moment."""
-    text = checked_text(value)
-    found = text if is_node_name(text) else parse_reference(ctx, param, text)
+    text = args.checked_text(value)
+    found = text if is_node_name(text) else args.reference(ctx, param, text)
     assert found is not None
     return found
 
 
 @click.command("audit")
-@argument(
+@args.argument(
     "subject",
     help="The context, and a version to end at; or a node, by its name Type(label).",
     metavar="CTX[@V]|NODE",
     callback=_subject,
     shell_complete=named_contexts,
 )
-@click.option(
+@args.text(
     "--item",
     metavar="ITEM",
-    callback=optional_text,
-    shell_complete=offered_items,
     help="Only the changes of this item: an id, a key or a call id, or the place that `refold show` "
     "prints next to it (@3, other@3); in a run, a node or a step.",
+    shell_complete=offered_items,
 )
-@click.option(
+@args.text(
     "--attribute",
     "--attr",
     metavar="A",
-    callback=optional_text,
     help="Only the changes of this attribute: of a node, or of the items and settings of a context.",
 )
-@click.option("--who", metavar="A", callback=optional_text, help="Only the changes by this actor.")
-@after_option("the changes")
-@click.option(
-    "--session",
-    "session_id",
-    metavar="S",
-    callback=optional_text,
-    help="The session of the node, if several have such a node.",
-)
-@click.option("--user", "user_id", metavar="U", callback=optional_text, help="The user of the session.")
+@args.text("--who", metavar="A", help="Only the changes by this actor.")
+@args.after_option("the changes")
+@args.text("--session", "session_id", metavar="S", help="The session of the node, if several have such a node.")
+@args.text("--user", "user_id", metavar="U", help="The user of the session.")
 @click.option(
     "--round",
     "run_id",
@@ -134,18 +115,10 @@ def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Referenc
     type=NUMBER,
     help="The agent of the node, 0 for the main one; for a query, an action or a state.",
 )
-@database
-@as_json
+@args.answer_options
 @paged
 def command(
-    subject: Reference | str,
-    item: str | None,
-    attribute: str | None,
-    who: str | None,
-    after: str | None,
-    location: str,
-    as_json: bool,
-    **where: Any,
+    subject: Reference | str, item: str | None, attribute: str | None, who: str | None, after: str | None, **where: Any
 ) -> None:
     """
     List what became of the items of a context (up to V), oldest first: who changed them when, from what, to what, why.
@@ -163,31 +136,29 @@ def command(
     _check(subject, item, where)
     if isinstance(subject, str):
         name = subject
-        found, is_later = summed_up(
-            location, lambda store: (changes_of(store, name, attribute, where), Later(store, after))
-        )
+        found, is_later = args.summed_up(lambda store: (changes_of(store, name, attribute, where), Later(store, after)))
         changes = iter(found if who is None else of_actor(found, who, subject))
-        _print(filter(lambda change: is_later(change.recorded), changes), as_json)
+        _print(filter(lambda change: is_later(change.recorded), changes))
         return
-    with reading(location) as store:
+    with args.reading() as store:
         view = view_in(store, subject)
         changes = view_changes(view, item, attribute)
         if who is not None:
             changes = iter(of_actor(changes, who, view.stream))
         is_later = Later(store, after)
-        _print(filter(lambda change: is_later(change.recorded), changes), as_json)
+        _print(filter(lambda change: is_later(change.recorded), changes))
 
 
 def _check(subject: Reference | str, item: str | None, where: Mapping[str, Any]) -> None:
     is_node = isinstance(subject, str)
     if is_node and item:
-        raise usage_error("--item goes with a context, and this is a node")
+        raise args.usage_error("--item goes with a context, and this is a node")
     if not is_node and any(value is not None for value in where.values()):
-        raise usage_error("--session, --user, --round and --sub go with a NODE, like 'Table(orders)'")
+        raise args.usage_error("--session, --user, --round and --sub go with a NODE, like 'Table(orders)'")
 
 
-def _print(changes: Iterator[AuditEntry], as_json: bool) -> None:
-    if as_json:
+def _print(changes: Iterator[AuditEntry]) -> None:
+    if prints_json():
         print_json_list(map(change_shape, changes))
     else:
         print_events(((change.recorded, _line_of(change)) for change in changes), LINES_AT_ONCE)

@@ -13,9 +13,9 @@ from ...domain.context.description import counted
 from ..databases import location_of
 from ..exchange.backup import BackupReport, back_up_from, check_backup
 from ..exchange.restore import restore as restore_from
-from .args import address, argument, as_json, database, given_keys, note_slices, optional_path, shown
+from .args import address, answer_options, argument, flag, given_database, given_keys, note_slices, optional_path, shown
 from .progress import progress_bar
-from .render import Command, date_and_age, one_line, print_json, size_of
+from .render import Command, date_and_age, one_line, print_json, prints_json, size_of
 
 
 @click.command("backup")
@@ -25,10 +25,9 @@ from .render import Command, date_and_age, one_line, print_json, size_of
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
 )
-@click.option("--check", is_flag=True, help="Only read FILE, and check every event in it.")
-@database
-@as_json
-def backup(path: Path, check: bool, location: str, as_json: bool) -> None:
+@flag("--check", help="Only read FILE, and check every event in it.")
+@answer_options
+def backup(path: Path, check: bool) -> None:
     """
     Bring the backup in FILE up to the present end of the store: a new file gets the whole store, an older backup what
     was added since.
@@ -43,8 +42,8 @@ def backup(path: Path, check: bool, location: str, as_json: bool) -> None:
         report = check_backup(path, keys=given_keys())
     else:
         with progress_bar("backing up") as progress:
-            report = back_up_from(location_of(location), path, keys=given_keys(), progress=progress)
-    if as_json:
+            report = back_up_from(location_of(given_database()), path, keys=given_keys(), progress=progress)
+    if prints_json():
         print_json(_shape(report))
     else:
         click.echo(_sentence(report, is_check=check))
@@ -80,19 +79,19 @@ def restore_options(command: Command) -> Command:
             callback=optional_path,
             help="Of a backup: the place of the restored store; that of --db by default.",
         ),
-        click.option("--overwrite", is_flag=True, help="Of a backup: replace a store that has events."),
+        flag("--overwrite", help="Of a backup: replace a store that has events."),
     )
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def restore_store(path: Path, *, at: str | None, into: str, overwrite: bool, as_json: bool) -> None:
+def restore_store(path: Path, *, at: str | None, into: str, overwrite: bool) -> None:
     """Make a store of a backup, and print the result."""
     with progress_bar("restoring") as progress:
         report = restore_from(path, into, at=at, overwrite=overwrite, keys=given_keys(), progress=progress)
     note_slices(at)
-    if as_json:
+    if prints_json():
         print_json(_shape(report))
         return
     moment = f", up to {report.moment}" if at is not None else ""

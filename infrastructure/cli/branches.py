@@ -35,33 +35,13 @@ MERGED = ("chat", "queue", "pool")
 @click.command("fork")
 @context_and_moment
 @args.argument("new", help="The id of the new one.", metavar="NEW", callback=args.new_id)
-@click.option(
-    "--turns",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="For a chat: begin with the instructions and the last N turns only.",
-)
-@click.option(
-    "--brief",
-    metavar="TEXT",
-    callback=args.optional_text,
-    help="For a chat: begin with no items; TEXT is the new instructions.",
-)
-@click.option("--task", metavar="TEXT", callback=args.optional_text, help="With --brief: the first user message.")
-@click.option(
-    "--agent", metavar="A", callback=args.optional_text, help="The agent of the new chat.  [default: the parent's]"
-)
+@args.number("--turns", help="For a chat: begin with the instructions and the last N turns only.")
+@args.text("--brief", metavar="TEXT", help="For a chat: begin with no items; TEXT is the new instructions.")
+@args.text("--task", metavar="TEXT", help="With --brief: the first user message.")
+@args.text("--agent", metavar="A", help="The agent of the new chat.  [default: the parent's]")
 @args.change_options
 def fork(
-    reference: Reference,
-    new: str,
-    turns: int | None,
-    brief: str | None,
-    task: str | None,
-    agent: str | None,
-    actor: str,
-    location: str,
-    as_json: bool,
+    reference: Reference, new: str, turns: int | None, brief: str | None, task: str | None, agent: str | None
 ) -> None:
     """
     Make the context NEW, which begins as CTX is, or was at V, and goes its own way. CTX stays as it is.
@@ -77,7 +57,7 @@ def fork(
     if task and not brief:
         raise args.usage_error("--task goes with --brief")
     moment = next(iter(reference.moments), None)
-    with args.changing(location, actor) as store:
+    with args.changing() as store:
         stream = args.stream_of(store, reference.context, FORKED)
         kind, _ = split_stream_id(stream)
         new = args.id_of_new(kind, new, f"a fork of a {kind}")
@@ -85,13 +65,13 @@ def fork(
             view = args.chat_at(args.chat_in(store, stream), moment)
             child = _forked(view, new, turns=turns, brief=brief, task=task, agent=agent)
             how = "filtered" if turns else "brief" if brief else "full"
-            _report_fork(child, stream, view.version, how, child.recorded_items().totals, as_json)
+            _report_fork(child, stream, view.version, how, child.recorded_items().totals)
             return
         if turns or brief or agent:
             raise args.usage_error(f"--turns, --brief and --agent go with chats, and this is {stream}")
         past = past_container(container_in(store, stream), moment)
         branch = past.branch(context_id=new)
-        _report_fork(branch, stream, past.version, "full", total_of(branch.shown_state.items.values()), as_json)
+        _report_fork(branch, stream, past.version, "full", total_of(branch.shown_state.items.values()))
 
 
 def _forked(
@@ -104,20 +84,20 @@ def _forked(
     return view.fork(new, agent=about["agent"])
 
 
-def _report_fork(child: Context[Any], parent: str, version: int, how: str, held: Totals, as_json: bool) -> None:
+def _report_fork(child: Context[Any], parent: str, version: int, how: str, held: Totals) -> None:
     _, parent_id = split_stream_id(parent)
     shape = forked_shape(parent, version, how, held)
     said = f"forked from {one_line(parent_id)}@{version}: {counted(held.items, 'item')}, about {held.tokens:,} tokens"
-    report(child, said, shape, as_json=as_json)
+    report(child, said, shape)
 
 
-def _report_merge(target: ChatContext, view: ReadOnlyChatContext, before: int, how: str, as_json: bool) -> None:
+def _report_merge(target: ChatContext, view: ReadOnlyChatContext, before: int, how: str) -> None:
     merged: list[Merged] = after(target, before, Merged)
     conflicts: list[ConflictResolved] = after(target, before, ConflictResolved)
     shape = merged_shape(view, how, merged, conflicts)
     said = f"{counted(shape['items'], 'item')} taken from {one_line(view.id)}@{view.version}"
     said += f", about {shape['tokens']:,} tokens"
-    report(target, said, shape, as_json=as_json)
+    report(target, said, shape)
     _explain_chat(target, merged, conflicts)
 
 
@@ -137,7 +117,7 @@ def _note_nothing_new(stream: str) -> None:
     note(f"{stream} has nothing to take from there that it did not have before: nothing was changed")
 
 
-def merge_containers(target: Container[Any], source: Container[Any], *, rule: str, as_json: bool) -> None:
+def merge_containers(target: Container[Any], source: Container[Any], *, rule: str) -> None:
     """Merge the new items of a queue or a pool into another one of the same kind, and print the result."""
     theirs = side_of(source.stream_id, source.version, source.completed_events(source.version))
     merging = Merging(theirs, source.log, rule, source)
@@ -158,7 +138,7 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     }
     said = f"{counted(len(taken), 'item')} taken from {one_line(source.id)}@{source.version}, about {tokens:,} tokens"
     said += f"; {counted(len(dropped), 'item')} dropped" if dropped else ""
-    report(target, said + of_room(evicted), shape, as_json=as_json)
+    report(target, said + of_room(evicted), shape)
     if not merged:
         _note_nothing_new(target.stream_id)
     for one in conflicts:
@@ -189,12 +169,8 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     help="The side that wins if both changed instructions or tools, summarised the same items, or changed "
     "one item of a pool; ours is INTO.  [default: ours; in pools newest]",
 )
-@click.option(
-    "--instructions", is_flag=True, help="For a chat: merge instructions and tools, too, which are left out by default."
-)
-@click.option(
-    "--agent-id", metavar="A", callback=args.optional_text, help="With --how result: the agent of the answer."
-)
+@args.flag("--instructions", help="For a chat: merge instructions and tools, too, which are left out by default.")
+@args.text("--agent-id", metavar="A", help="With --how result: the agent of the answer.")
 @args.change_options
 def merge(
     reference: Reference,
@@ -203,9 +179,6 @@ def merge(
     rule: MergeRule | None,
     instructions: bool,
     agent_id: str | None,
-    actor: str,
-    location: str,
-    as_json: bool,
 ) -> None:
     """
     Take what FROM has, or had at V, and INTO never had. FROM stays as it is, and nothing is taken twice.
@@ -221,7 +194,7 @@ def merge(
     if how == "full" and agent_id:
         raise args.usage_error("--agent-id goes with --how result")
     moment = next(iter(reference.moments), None)
-    with args.changing(location, actor) as store:
+    with args.changing() as store:
         source = args.stream_of(store, reference.context, MERGED)
         kind, _ = split_stream_id(source)
         target = args.stream_of(store, into, (kind,))
@@ -234,11 +207,11 @@ def merge(
                 asyncio.run(chat.merge_result(view, agent_id=agent_id))
             else:
                 asyncio.run(chat.merge(view, instructions=instructions, on_conflict=rule or "ours"))
-            _report_merge(chat, view, before, how, as_json)
+            _report_merge(chat, view, before, how)
             return
         if how == "result" or instructions or (rule and kind == "queue"):
             raise args.usage_error(
                 f"--how result and --instructions go with chats, --on-conflict with chats and pools: this is {source}"
             )
         past = past_container(container_in(store, source), moment)
-        merge_containers(container_in(store, target), past, rule=rule or "newest", as_json=as_json)
+        merge_containers(container_in(store, target), past, rule=rule or "newest")

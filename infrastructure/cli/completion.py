@@ -30,7 +30,7 @@ from ...domain.kinds import KINDS
 from ..context_streams import streams_named
 from ..open import open_store
 from ..store import Store
-from .args import DEFAULT_DATABASE, address, argument, existing, given_keys, names_begun, reference
+from .args import address, argument, existing, given_database, given_keys, names_begun, reference
 from .render import Command
 
 VARIABLE = "_REFOLD_COMPLETE"
@@ -102,9 +102,8 @@ def offered_items(ctx: click.Context, param: click.Parameter, incomplete: str) -
 
 
 def _names_offered(ctx: click.Context, offered: Callable[[Store], Iterator[str]]) -> list[str]:
-    location = ctx.params.get("location") or ctx.find_root().params.get("db") or DEFAULT_DATABASE
     try:
-        with open_store(location, create=False, read_only=True, keys=given_keys(), encrypt=None) as store:
+        with open_store(given_database(ctx), create=False, read_only=True, keys=given_keys(), encrypt=None) as store:
             return list(islice(offered(store), OFFERED_MAX))
     except (RefoldError, OSError):
         return []

@@ -36,7 +36,7 @@ from ..store import Store
 from ..views.changes import places
 from ..views.shapes import named_shape
 from . import args
-from .changes import items, report
+from .changes import content, is_json, items, parsed, report
 from .completion import at_moment, context, context_and_moment, offered_items
 from .lines import item_view_in, print_shown, shown_of
 from .render import one_line
@@ -133,12 +133,9 @@ def of_room(evicted: Sized) -> str:
     return f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
 
 
-create = click.option("--create", is_flag=True, help="Create CTX if it does not exist.")
-limit = click.option(
-    "--limit",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="With --create, the most items that it holds; without it a queue holds 10, a pool any number.",
+create = args.flag("--create", help="Create CTX if it does not exist.")
+limit = args.number(
+    "--limit", help="With --create, the most items that it holds; without it a queue holds 10, a pool any number."
 )
 
 
@@ -162,9 +159,7 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
         raise NotFoundError(f"{error}; --create makes a new one") from error
 
 
-def add_to(
-    store: Store, name: str, kind: str, item: ContextItem[Any], *, create: bool, limit: int | None, as_json: bool
-) -> None:
+def add_to(store: Store, name: str, kind: str, item: ContextItem[Any], *, create: bool, limit: int | None) -> None:
     """Add an item to a queue or a pool, and print the result; one that is new is made with it, or not at all."""
     is_new = create and not streams_named(store.log, name, (kind,))
     with store.transaction() if is_new else nullcontext():
@@ -179,7 +174,7 @@ def add_to(
     }
     what = "1 item" if item.id is None else one_line(item.id)
     said = f"{what} added" if old is None else f"{what} added, in the place of {source_of(old.stream, old.version)}"
-    report(container, said + of_room(evicted), shape, as_json=as_json)
+    report(container, said + of_room(evicted), shape)
 
 
 def remove_command(kind: str, *, items_named: str) -> click.Command:
@@ -198,10 +193,8 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
     @items(required=True, metavar=items_named)
     @args.reason
     @args.change_options
-    def command(
-        context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool
-    ) -> None:
-        with args.changing(location, actor) as store:
+    def command(context: str, items: tuple[str, ...], reason: str | None) -> None:
+        with args.changing() as store:
             container = container_in(store, args.stream_of(store, context, (kind,)))
             stream = container.stream_id
             way_out = f"to take out: `refold {kind} show {quote(container.id)}` lists what there is"
@@ -211,7 +204,7 @@ def remove_command(kind: str, *, items_named: str) -> click.Command:
                 _remove(container, leaving, reason)
             tokens = total_of(leaving).tokens
             said = f"{counted(len(leaving), 'item')} removed, about {tokens:,} tokens"
-            report(container, said, {"items": named_shapes(leaving, stream), "tokens": tokens}, as_json=as_json)
+            report(container, said, {"items": named_shapes(leaving, stream), "tokens": tokens})
 
     return command
 
@@ -245,8 +238,8 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
     @context
     @items(required=True, metavar=items_named)
     @args.change_options
-    def command(context: str, items: tuple[str, ...], actor: str, location: str, as_json: bool) -> None:
-        with args.changing(location, actor) as store:
+    def command(context: str, items: tuple[str, ...]) -> None:
+        with args.changing() as store:
             container = container_in(store, args.stream_of(store, context, (kind,)))
             stream = container.stream_id
             way_out = f"to restore: `refold {kind} show {quote(container.id)} --evicted` lists what left"
@@ -260,7 +253,7 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
                 "evicted": named_shapes(evicted, stream),
             }
             said = f"{counted(len(back), 'item')} restored, about {total_of(back).tokens:,} tokens"
-            report(container, said + of_room(evicted), shape, as_json=as_json)
+            report(container, said + of_room(evicted), shape)
 
     return command
 
@@ -272,56 +265,35 @@ def show_command(kind: str, help_text: str, *, items_named: str) -> click.Comman
     @context_and_moment
     @items(required=False, metavar=items_named)
     @at_moment("CTX")
-    @click.option(
+    @args.flag(
         "--evicted",
-        is_flag=True,
         help="The items that left and are not back, with the way and the reason, instead of the present items.",
     )
-    @click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N items.")
-    @args.database
-    @args.as_json
+    @args.number("--tail", help="Only the last N items.")
+    @args.answer_options
     def command(
-        reference: Reference,
-        items: tuple[str, ...],
-        moment: str | None,
-        evicted: bool,
-        tail: int | None,
-        location: str,
-        as_json: bool,
+        reference: Reference, items: tuple[str, ...], moment: str | None, evicted: bool, tail: int | None
     ) -> None:
         args.require_one_moment(reference, moment, "CTX")
         if tail and (evicted or items):
             raise args.usage_error(f"--tail goes with neither --evicted nor {items_named}")
-        with args.reading(location) as store:
+        with args.reading() as store:
             view = item_view_in(store, reference, moment, kind)
-            print_shown(shown_of(view, evicted=evicted, tail=tail, names=items), ids=True, as_json=as_json)
+            print_shown(shown_of(view, evicted=evicted, tail=tail, names=items), ids=True)
 
     return command
 
 
 @click.command("add", short_help="Put an item in.")
 @context
-@args.content("CONTENT")
-@args.is_json("CONTENT")
-@click.option(
-    "--description",
-    metavar="TEXT",
-    callback=args.optional_text,
-    help="The description of the item, by which it is chosen.",
-)
+@content("CONTENT")
+@is_json("CONTENT")
+@args.text("--description", metavar="TEXT", help="The description of the item, by which it is chosen.")
 @create
 @limit
 @args.change_options
 def add_to_queue(
-    context: str,
-    content: str,
-    is_json: bool,
-    description: str | None,
-    create: bool,
-    limit: int | None,
-    actor: str,
-    location: str,
-    as_json: bool,
+    context: str, content: str, is_json: bool, description: str | None, create: bool, limit: int | None
 ) -> None:
     """
     Put an item into the queue CTX, as the newest one; where there is no room the oldest leaves.
@@ -331,9 +303,9 @@ def add_to_queue(
     With --json: {context, kind, version, item: {stream, version, id}, replaced, evicted: [{stream, version, id}]};
     items are named by what brought them, replaced is null in a queue.
     """
-    item = ContextItem(args.parsed(content, is_json=is_json), description)
-    with args.changing(location, actor) as store:
-        add_to(store, context, "queue", item, create=create, limit=limit, as_json=as_json)
+    item = ContextItem(parsed(content, is_json=is_json), description)
+    with args.changing() as store:
+        add_to(store, context, "queue", item, create=create, limit=limit)
 
 
 queue = args.group(
@@ -358,7 +330,7 @@ queue = args.group(
     callback=args.required_text,
     shell_complete=offered_items,
 )
-@args.content("CONTENT")
+@content("CONTENT")
 @click.option(
     "--description",
     metavar="TEXT",
@@ -366,21 +338,12 @@ queue = args.group(
     required=True,
     help="The description of the item, by which it is chosen.",
 )
-@args.is_json("CONTENT")
+@is_json("CONTENT")
 @create
 @limit
 @args.change_options
 def add_to_pool(
-    context: str,
-    item_id: str,
-    content: str,
-    description: str,
-    is_json: bool,
-    create: bool,
-    limit: int | None,
-    actor: str,
-    location: str,
-    as_json: bool,
+    context: str, item_id: str, content: str, description: str, is_json: bool, create: bool, limit: int | None
 ) -> None:
     """
     Put an item into the pool CTX, in the place of the one that has its ID; a new one is the newest, and where there is
@@ -391,9 +354,9 @@ def add_to_pool(
     With --json: {context, kind, version, item: {stream, version, id}, replaced, evicted: [{stream, version, id}]};
     items are named by what brought them, replaced is null where there was none.
     """
-    item = ContextItem(args.parsed(content, is_json=is_json), description, item_id)
-    with args.changing(location, actor) as store:
-        add_to(store, context, "pool", item, create=create, limit=limit, as_json=as_json)
+    item = ContextItem(parsed(content, is_json=is_json), description, item_id)
+    with args.changing() as store:
+        add_to(store, context, "pool", item, create=create, limit=limit)
 
 
 pool = args.group(

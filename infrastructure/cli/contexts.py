@@ -22,19 +22,20 @@ from ...projections.usage import NAMES, USAGE, USER, UsageSum, summed_by
 from ..space import space_of
 from ..views.answer_shapes import usage_shape
 from ..views.shapes import context_shape
-from .args import address, as_json, database, kind_of, note_slices, optional_text, reading, shown, stream_of, summed_up
+from . import args
 from .readable import rows_of
 from .render import (
     aligned,
     cut,
     date_and_age,
-    display_width,
     is_cut_short,
+    is_too_wide,
     one_line,
     paged,
     print_json,
     print_json_list,
     print_table,
+    prints_json,
     relative,
     size_of,
     terminal_width,
@@ -52,16 +53,15 @@ DAY_WIDTH = len("2026-11-21")
 
 @click.command("contexts")
 @click.option(
-    "--kind", metavar="K", callback=kind_of, help="Only of this kind: chat, queue, pool, window, memory or run."
+    "--kind", metavar="K", callback=args.kind_of, help="Only of this kind: chat, queue, pool, window, memory or run."
 )
-@click.option("--user", metavar="U", callback=optional_text, help="Only of this user.")
-@click.option("--session", metavar="S", callback=optional_text, help="Only of this session.")
-@click.option("--agent", metavar="A", callback=optional_text, help="Only of this agent.")
-@click.option("--at", "moment", metavar="X", callback=address, help="As they were at this moment of the store.")
-@database
-@as_json
+@args.text("--user", metavar="U", help="Only of this user.")
+@args.text("--session", metavar="S", help="Only of this session.")
+@args.text("--agent", metavar="A", help="Only of this agent.")
+@click.option("--at", "moment", metavar="X", callback=args.address, help="As they were at this moment of the store.")
+@args.answer_options
 @paged
-def contexts(moment: str | None, location: str, as_json: bool, **wanted: str | None) -> None:
+def contexts(moment: str | None, **wanted: str | None) -> None:
     """
     List the contexts, ordered by kind and id.
 
@@ -73,19 +73,17 @@ def contexts(moment: str | None, location: str, as_json: bool, **wanted: str | N
     opened_at, changed_at, changed_by}; parent is the stream and version that it was forked from.
     """
     if moment is not None:
-        rows = summed_up(location, lambda store: store.at(moment).contexts())
-        _print_contexts(rows, wanted, as_json, "there were no contexts yet")
-        note_slices(moment)
+        rows = args.summed_up(lambda store: store.at(moment).contexts())
+        _print_contexts(rows, wanted, "there were no contexts yet")
+        args.note_slices(moment)
         return
-    with rows_of(location, [CATALOGUE]) as [rows]:
-        _print_contexts(rows, wanted, as_json, "no contexts yet: `refold import FILE` brings some in")
+    with rows_of([CATALOGUE]) as [rows]:
+        _print_contexts(rows, wanted, "no contexts yet: `refold import FILE` brings some in")
 
 
-def _print_contexts(
-    rows: Sequence[CatalogueRow], wanted: Mapping[str, str | None], as_json: bool, nothing: str
-) -> None:
+def _print_contexts(rows: Sequence[CatalogueRow], wanted: Mapping[str, str | None], nothing: str) -> None:
     found = [row for row in rows if all(value in (None, getattr(row, name)) for name, value in wanted.items())]
-    if as_json:
+    if prints_json():
         print_json_list(context_shape(row) for row in found)
     elif found:
         _print_table(found)
@@ -96,7 +94,7 @@ def _print_contexts(
 def _print_table(rows: Sequence[CatalogueRow]) -> None:
     table = _table(rows, date_and_age)
     # Where the dates leave no room for the rest, how long ago it was is enough.
-    if is_cut_short() and max(map(display_width, aligned(table))) > terminal_width():
+    if is_too_wide(aligned(table)):
         table = _table(rows, relative)
     print_table(table, right=NUMBERS)
 
@@ -147,12 +145,9 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
 )
 @click.option("--since", metavar="DAY", callback=_day, help="From this day on (UTC), such as 2026-11-21.")
 @click.option("--until", metavar="DAY", callback=_day, help="Up to this day, included.")
-@click.option("--context", metavar="CTX", callback=optional_text, help="Only in this context.")
-@database
-@as_json
-def usage(
-    by: tuple[str, ...], since: str | None, until: str | None, context: str | None, location: str, as_json: bool
-) -> None:
+@args.text("--context", metavar="CTX", help="Only in this context.")
+@args.answer_options
+def usage(by: tuple[str, ...], since: str | None, until: str | None, context: str | None) -> None:
     """
     Sum up tokens and costs.
 
@@ -164,13 +159,13 @@ def usage(
     counted_out, counted_cached, cost}; a name that is not in --by is null, tokens_in and tokens_out are estimates of
     the items that models read and wrote.
     """  # fmt: skip
-    with rows_of(location, [USAGE, CATALOGUE] if USER in by else [USAGE]) as [rows, *catalogues]:
+    with rows_of([USAGE, CATALOGUE] if USER in by else [USAGE]) as [rows, *catalogues]:
         only = None
         if context is not None:
-            with reading(location) as store:
-                only = stream_of(store, context)
+            with args.reading() as store:
+                only = args.stream_of(store, context)
         sums = summed_by(rows, by, *catalogues, since=since, until=until, context=only)
-        if as_json:
+        if prints_json():
             print_json_list(map(usage_shape, sums))
         elif sums:
             _print_usage(sums, by)
@@ -205,9 +200,8 @@ def _shown_name(name: str) -> str:
 
 
 @click.command("stats")
-@database
-@as_json
-def stats(location: str, as_json: bool) -> None:
+@args.answer_options
+def stats() -> None:
     """
     Count contexts, events and bytes.
 
@@ -217,21 +211,21 @@ def stats(location: str, as_json: bool) -> None:
     With --json: {database, contexts, items, tokens, events, events_by_type, first_at, last_at, text_bytes, disk_bytes,
     free_bytes, files}; for a server disk_bytes and files are null, and free_bytes is the server's estimate.
     """
-    with rows_of(location, [ROLLUP, CATALOGUE]) as [rows, contexts]:
-        stats = {"database": shown(location), **_counted(rows, contexts)}
+    with rows_of([ROLLUP, CATALOGUE]) as [rows, contexts]:
+        stats = {"database": args.shown(args.given_database()), **_counted(rows, contexts)}
         # Measured last, because counting may have brought rows up to date, which changes the size.
-        files = _files(location)
-        with reading(location) as store:
+        files = _files()
+        with args.reading() as store:
             free = space_of(store.log).free
         stats |= {"disk_bytes": sum(files.values()) if files else None, "free_bytes": free, "files": files or None}
-        if as_json:
+        if prints_json():
             print_json({**stats, **{name: stats[name] and exact(stats[name]) for name in ("first_at", "last_at")}})
         else:
             _print_stats(stats)
 
 
-def _files(location: str) -> dict[str, int]:
-    paths = [Path(location + ending) for ending in ("", "-wal", "-shm")]
+def _files() -> dict[str, int]:
+    paths = [Path(args.given_database() + ending) for ending in ("", "-wal", "-shm")]
     return {path.name: path.stat().st_size for path in paths if path.is_file()}
 
 

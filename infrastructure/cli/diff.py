@@ -16,7 +16,7 @@ from ..views.shapes import Entry
 from . import args
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows, sort_of
-from .render import aligned, one_line, paged, paint, print_json
+from .render import aligned, one_line, paged, paint, print_json, prints_json
 from .runs import print_run_diff
 
 DIFFERENT = 1
@@ -31,12 +31,11 @@ DIFFERENT = 1
     callback=args.references,
     shell_complete=named_contexts,
 )
-@click.option("--stat", is_flag=True, help="Print numbers only.")
-@click.option("--exit-code", is_flag=True, help="Exit with 1 if they differ.")
-@args.database
-@args.as_json
+@args.flag("--stat", help="Print numbers only.")
+@args.flag("--exit-code", help="Exit with 1 if they differ.")
+@args.answer_options
 @paged
-def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, location: str, as_json: bool) -> int:
+def command(references: tuple[Reference, ...], stat: bool, exit_code: bool) -> int:
     """
     Compare two versions of a context, or two contexts: items added (+), removed (-), changed (< >) and moved (=); of
     runs nodes, their attributes, edges and pointers.
@@ -48,18 +47,18 @@ def command(references: tuple[Reference, ...], stat: bool, exit_code: bool, loca
     {from, to, nodes_added, nodes_removed, changed, edges_added, edges_removed, pointers_added, pointers_removed}.
     """
     first, second = _two_sides(references)
-    with args.reading(location) as store:
+    with args.reading() as store:
         before, after = _view(store, *first), _view(store, *second)
         if isinstance(before, RunView) and isinstance(after, RunView):
-            differ = print_run_diff(before, after, stat=stat, as_json=as_json)
+            differ = print_run_diff(before, after, stat=stat)
         else:
-            differ = _print_diff(_side(before), _side(after), stat=stat, as_json=as_json)
+            differ = _print_diff(_side(before), _side(after), stat=stat)
     return DIFFERENT if exit_code and differ else 0
 
 
-def _print_diff(before: Side, after: Side, *, stat: bool, as_json: bool) -> bool:
+def _print_diff(before: Side, after: Side, *, stat: bool) -> bool:
     changes = changes_between(before.entries, after.entries)
-    if as_json:
+    if prints_json():
         print_json(changes_shape(before, after, changes, as_numbers=stat))
     else:
         _print_head(before, after, changes)

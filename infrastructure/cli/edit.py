@@ -12,7 +12,7 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..exchange.backup_file import is_backup
 from ..views.changes import evicted_shape, named_items
-from .args import argument, change_options, changing, existing, opened, path_text, reason, usage_error
+from .args import argument, change_options, changing, existing, given_database, opened, path_text, reason, usage_error
 from .backup import restore_options, restore_store
 from .changes import items, report
 from .completion import context, named_contexts
@@ -24,7 +24,7 @@ from .render import note
 @items(required=True)
 @reason
 @change_options
-def evict(context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool) -> None:
+def evict(context: str, items: tuple[str, ...], reason: str | None) -> None:
     """
     Take items out of the view of CTX; `refold restore` brings them back.
 
@@ -34,7 +34,7 @@ def evict(context: str, items: tuple[str, ...], reason: str | None, actor: str, 
     With --json: {context, kind, version, item_ids, tokens_removed, first_changed_item, first_changed_message,
     tokens_kept}; the latter three say where the prompt is another one now, and how much of it stays as it was before.
     """
-    with changing(location, actor) as store:
+    with changing() as store:
         chat = opened(store, context)
         named = named_items(chat, items)
         pinned = {*chat.pinned_ids()}.intersection(named)
@@ -42,7 +42,7 @@ def evict(context: str, items: tuple[str, ...], reason: str | None, actor: str, 
             way_out = f"`refold unpin {quote(chat.stream_id)} {quote(min(pinned))}` lets it go"
             raise InvalidInputError(f"item {min(pinned)!r} of {chat.stream_id} is pinned: {way_out}")
         eviction = chat.evict(named, reason=reason)
-        report(chat, _sentence(eviction), evicted_shape(eviction), as_json=as_json)
+        report(chat, _sentence(eviction), evicted_shape(eviction))
     if not eviction.item_ids:
         note("what was named had left the view before: nothing was changed")
     elif len(eviction.item_ids) > len(named):
@@ -83,9 +83,6 @@ def restore(
     into: str | None,
     overwrite: bool,
     reason: str | None,
-    actor: str,
-    location: str,
-    as_json: bool,
 ) -> None:
     """
     Put items back into the view of CTX, each into its place; without ITEM what left it last. Or, of the FILE of a
@@ -104,18 +101,18 @@ def restore(
     if isinstance(context, Path):
         if items:
             raise usage_error("a backup is restored as a whole: name no items")
-        restore_store(context, at=moment, into=into or location, overwrite=overwrite, as_json=as_json)
+        restore_store(context, at=moment, into=into or given_database(), overwrite=overwrite)
         return
     if moment or into or overwrite:
         found = f"{context} is none" if Path(context).exists() else f"there is no file {context}"
         raise usage_error(f"--at, --into and --overwrite are for the file of a backup, and {found}")
-    with changing(location, actor) as store:
+    with changing() as store:
         chat = opened(store, context)
         before = chat.estimated_tokens()
         back = chat.restore(named_items(chat, items) if items else None, reason=reason)
         tokens = chat.estimated_tokens() - before
         said = f"{counted(len(back), 'item')} restored, about {tokens:,} tokens"
-        report(chat, said, {"item_ids": back, "tokens": tokens}, as_json=as_json)
+        report(chat, said, {"item_ids": back, "tokens": tokens})
     if not back:
         what = "what was named is in the view" if items else "nothing left the view that could be restored"
         note(f"{what}: nothing was changed")
@@ -136,15 +133,13 @@ def pin_command(name: str, about: str, *, is_pinned: bool) -> click.Command:
     @items(required=True)
     @reason
     @change_options
-    def command(
-        context: str, items: tuple[str, ...], reason: str | None, actor: str, location: str, as_json: bool
-    ) -> None:
-        with changing(location, actor) as store:
+    def command(context: str, items: tuple[str, ...], reason: str | None) -> None:
+        with changing() as store:
             chat = opened(store, context)
             before = chat.version
             (chat.pin if is_pinned else chat.unpin)(named_items(chat, items), reason=reason)
             pinned = chat.pinned_ids()
-            report(chat, f"{counted(len(pinned), 'item')} pinned now", {"pinned_ids": pinned}, as_json=as_json)
+            report(chat, f"{counted(len(pinned), 'item')} pinned now", {"pinned_ids": pinned})
             if chat.version == before:
                 note(f"what was named was {'pinned' if is_pinned else 'not pinned'}: nothing was changed")
 

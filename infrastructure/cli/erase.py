@@ -16,23 +16,21 @@ from ..exchange.archiving import Archived
 from ..exchange.event_files import writing_file
 from ..trust.erasing import ErasedContext, Erasure
 from ..trust.receipts import Signer
-from .args import argument, change_options, changing, optional_text, reading, summed_up, usage_error
+from .args import argument, change_options, changing, flag, optional_text, reading, summed_up, text, usage_error
 from .changes import texts
-from .render import note, one_line, print_json, print_json_list, print_table
+from .render import note, one_line, print_json, print_json_list, print_table, prints_json
 
-WHY = click.option("--why", metavar="TEXT", callback=optional_text, help="The reason, which is recorded.")
+WHY = text("--why", metavar="TEXT", help="The reason, which is recorded.")
 SAY_WHY = "say why: --why TEXT"
 # The reason where nothing is recorded, and none was given.
 ONLY_LISTED = "only listed"
-FOR_GOOD = click.option("--for-good", is_flag=True, help="Erase it; without, only what would be erased is listed.")
+FOR_GOOD = flag("--for-good", help="Erase it; without, only what would be erased is listed.")
 
 
 @click.command("erase")
-@click.option("--user", metavar="NAME", callback=optional_text, help="Erase all contexts of this user.")
-@click.option("--context", metavar="CTX", callback=optional_text, help="Erase this context, or an item of it.")
-@click.option(
-    "--item", metavar="ID", callback=optional_text, help="Erase this item: its id, key, or place (@3, other@3)."
-)
+@text("--user", metavar="NAME", help="Erase all contexts of this user.")
+@text("--context", metavar="CTX", help="Erase this context, or an item of it.")
+@text("--item", metavar="ID", help="Erase this item: its id, key, or place (@3, other@3).")
 @WHY
 @FOR_GOOD
 @click.option("--receipt", "receipt", metavar="FILE", type=Path, help="Write the receipt into this file.")
@@ -46,9 +44,6 @@ def erase(
     for_good: bool,
     receipt: Path | None,
     key: Path | None,
-    actor: str,
-    location: str,
-    as_json: bool,
 ) -> None:
     """
     Erase the texts of a user, a context or an item, from the log and from everything made of it; first, list them.
@@ -65,15 +60,15 @@ def erase(
     signer = None if key is None else _signer(key)
     wanted: dict[str, Any] = {"user": user, "context": context, "item": item, "why": why or ONLY_LISTED}
     if not for_good:
-        found = summed_up(location, lambda store: store.erase(**wanted))
+        found = summed_up(lambda store: store.erase(**wanted))
     else:
-        with changing(location, actor) as store, ExitStack() as stack:
+        with changing() as store, ExitStack() as stack:
             # Before anything is erased: there is one receipt of an erasure, and no other way to it.
             file = None if receipt is None else stack.enter_context(writing_file(receipt, store.log))
             found = store.erase(**wanted, dry_run=False, signer=signer)
             if file is not None:
                 file.write(msgspec.json.format(msgspec.json.encode(found.receipt)) + b"\n")
-    if as_json:
+    if prints_json():
         print_json(msgspec.to_builtins(found))
     else:
         _print(found)
@@ -125,9 +120,9 @@ def _print_contexts(contexts: Iterable[ErasedContext]) -> None:
 @argument("context", help="The context; without it, those that are held are listed.", metavar="[CTX]", required=False,
           callback=optional_text)  # fmt: skip
 @WHY
-@click.option("--release", "is_release", is_flag=True, help="Let it be erased again.")
+@flag("--release", "is_release", help="Let it be erased again.")
 @change_options
-def hold(context: str | None, why: str | None, is_release: bool, actor: str, location: str, as_json: bool) -> None:
+def hold(context: str | None, why: str | None, is_release: bool) -> None:
     """
     Refuse to erase anything that a context shows, until it is released; or list what is held.
 
@@ -137,16 +132,16 @@ def hold(context: str | None, why: str | None, is_release: bool, actor: str, loc
         raise usage_error("--why and --release go with CTX")
     if context is not None and why is None:
         raise usage_error(SAY_WHY)
-    with reading(location) if context is None else changing(location, actor) as store:
+    with reading() if context is None else changing() as store:
         if context is not None and why is not None:
             (store.release if is_release else store.hold)(context, why=why)
         held = store.holds()
-    _print_by_context(held, "why", "nothing is held", as_json)
+    _print_by_context(held, "why", "nothing is held")
 
 
-def _print_by_context(found: Mapping[str, str], what: str, nothing: str, as_json: bool) -> None:
+def _print_by_context(found: Mapping[str, str], what: str, nothing: str) -> None:
     """Print what is known of each context."""
-    if as_json:
+    if prints_json():
         print_json_list({"context": context, what: known} for context, known in found.items())
     elif found:
         rows = [("CONTEXT", what.upper()), *((one_line(one), one_line(known)) for one, known in found.items())]
@@ -160,21 +155,11 @@ def _print_by_context(found: Mapping[str, str], what: str, nothing: str, as_json
 @argument("file", help="The new file; without it, contexts that are archived are listed.", metavar="[FILE]",
           required=False, type=Path)  # fmt: skip
 @argument("contexts", help="The contexts, by their names.", metavar="[CTX...]", nargs=-1, callback=texts)
-@click.option("--idle", metavar="TIME", callback=optional_text,
-              help="All contexts whose last event is so long ago, as '90 days'.")  # fmt: skip
+@text("--idle", metavar="TIME", help="All contexts whose last event is so long ago, as '90 days'.")  # fmt: skip
 @WHY
-@click.option("--dry-run", is_flag=True, help="Only list what would be archived.")
+@flag("--dry-run", help="Only list what would be archived.")
 @change_options
-def archive(
-    file: Path | None,
-    contexts: tuple[str, ...],
-    idle: str | None,
-    why: str | None,
-    dry_run: bool,
-    actor: str,
-    location: str,
-    as_json: bool,
-) -> None:
+def archive(file: Path | None, contexts: tuple[str, ...], idle: str | None, why: str | None, dry_run: bool) -> None:
     """
     Put the texts of contexts into a file, from which `refold unarchive` brings them back; or list where they are.
 
@@ -185,12 +170,12 @@ def archive(
     """
     _check_archive(file, contexts, idle, why, dry_run)
     if file is None:
-        with reading(location) as store:
-            _print_by_context(store.archives(), "file", "nothing is archived", as_json)
+        with reading() as store:
+            _print_by_context(store.archives(), "file", "nothing is archived")
         return
-    with changing(location, actor) as store:
+    with changing() as store:
         done = store.archive(file, *contexts, why=why or ONLY_LISTED, idle=idle, dry_run=dry_run)
-    _print_archived(done, as_json)
+    _print_archived(done)
 
 
 def _check_archive(
@@ -210,19 +195,19 @@ def _check_archive(
 @argument("contexts", help="The contexts, by their names.", metavar="CTX...", nargs=-1, required=True, callback=texts)
 @click.option("--from", "file", metavar="FILE", type=Path, help="The archive, if it is not where it was.")
 @change_options
-def unarchive(contexts: tuple[str, ...], file: Path | None, actor: str, location: str, as_json: bool) -> None:
+def unarchive(contexts: tuple[str, ...], file: Path | None) -> None:
     """
     Bring the texts of archived contexts back into the log; what was erased meanwhile stays erased.
 
     With --json: what came back as `store.unarchive()` returns it.
     """
-    with changing(location, actor) as store:
+    with changing() as store:
         done = store.unarchive(*contexts, file=file)
-    _print_archived(done, as_json)
+    _print_archived(done)
 
 
-def _print_archived(done: Archived, as_json: bool) -> None:
-    if as_json:
+def _print_archived(done: Archived) -> None:
+    if prints_json():
         print_json(msgspec.to_builtins(done))
         return
     if done.contexts:
@@ -238,20 +223,20 @@ def _print_archived(done: Archived, as_json: bool) -> None:
 
 
 @click.command("retain")
-@click.option("--for-good", is_flag=True, help="Erase what is due; without, it is listed.")
+@flag("--for-good", help="Erase what is due; without, it is listed.")
 @change_options
-def retain(for_good: bool, actor: str, location: str, as_json: bool) -> None:
+def retain(for_good: bool) -> None:
     """
     List the contexts whose time is over by a policy of `store.retain()`; or erase them.
 
     `refold run` erases them once an hour. With --json: {is_dry_run, contexts, erasure}, contexts by policy.
     """
     if for_good:
-        with changing(location, actor) as store:
+        with changing() as store:
             found, policies = store.apply_retention(dry_run=False), store.policies()
     else:
-        found, policies = summed_up(location, lambda store: (store.apply_retention(), store.policies()))
-    if as_json:
+        found, policies = summed_up(lambda store: (store.apply_retention(), store.policies()))
+    if prints_json():
         print_json(msgspec.to_builtins(found))
         return
     rows = [(one_line(name), one_line(context)) for name, some in found.contexts.items() for context in some]

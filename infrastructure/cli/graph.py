@@ -10,18 +10,19 @@ from ...domain.context.description import counted, joined
 from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
 from ..views.contexts import RunView
-from .args import address, argument, as_json, database, optional_text, reading, required_text
+from .args import address, answer_options, argument, flag, note_form, reading, required_text, text
 from .lines import print_head
 from .render import (
     aligned,
-    cut,
     display_width,
-    is_cut_short,
+    fitted,
+    is_too_wide,
     note,
     one_line,
     paged,
     paint,
     print_json,
+    prints_json,
     terminal_width,
     wrapped,
 )
@@ -47,14 +48,14 @@ def print_graph(view: RunView, graph: Trajectory) -> None:
     right = range(1, len(rows[0]) - 2)
     lines = aligned(rows, right=right)
     room = terminal_width() - max(map(display_width, aligned([row[:-1] for row in rows], right=right))) - 2
-    if is_cut_short() and room < ENDS_WIDTH_MIN and max(map(display_width, lines)) > terminal_width():
+    if room < ENDS_WIDTH_MIN and is_too_wide(lines):
         # The ends of a node's edges stand below it, an edge type a line.
         lines = [
             line
             for row, ends in zip(aligned([row[:-1] for row in rows], right=right), ((), *_ends(graph)), strict=True)
             for line in (row, *_below(ends))
         ]
-    heading, *rest = [cut(line, terminal_width()) for line in lines] if is_cut_short() else lines
+    heading, *rest = map(fitted, lines)
     click.echo("\n" + paint(heading, "dim"))
     for line in rest:
         click.echo(line)
@@ -94,12 +95,7 @@ def _ends(graph: Trajectory) -> Iterator[list[str]]:
     metavar="SESSION",
     callback=required_text,
 )
-@click.option(
-    "--user",
-    metavar="U",
-    callback=optional_text,
-    help="The user of the session, if several users have one of that name.",
-)
+@text("--user", metavar="U", help="The user of the session, if several users have one of that name.")
 @click.option("--round", "number", metavar="N", type=NUMBER, help="The round, from 0.  [default: the newest]")
 @click.option("--sub", metavar="N", type=NUMBER, help="The agent; 0 is the main one.  [default: 0]")
 @click.option(
@@ -113,18 +109,17 @@ def _ends(graph: Trajectory) -> Iterator[list[str]]:
     "--as",
     "form",
     type=click.Choice(["text", "dot", "mermaid", "json"]),
+    callback=note_form,
     default="text",
     show_default=True,
     help="The form of the output.",
 )
-@click.option(
+@flag(
     "--active",
-    is_flag=True,
     help="Only the active branches: the nodes that lead to a pointer, and the data that were found on the way.",
 )
-@click.option("--identities", is_flag=True, help="Each data node once, however often it was met.")
-@database
-@as_json
+@flag("--identities", help="Each data node once, however often it was met.")
+@answer_options
 @paged
 def command(
     session: str,
@@ -135,8 +130,6 @@ def command(
     form: str,
     active: bool,
     identities: bool,
-    location: str,
-    as_json: bool,
 ) -> None:
     """
     Draw the graph of a session: its newest round, and the earlier ones that it goes back over.
@@ -148,12 +141,12 @@ def command(
     With --as json, or --json: node-link JSON, as networkx reads it: {directed, multigraph, graph: {root, initial,
     pointers}, nodes: [{id, node_type, run_id, description, ...}], edges: [{source, target, edge_type, relationship}]}.
     """
-    streams, moment = wanted_runs(location, Wanted(session, user, number, sub, moment))
-    with reading(location) as store:
+    streams, moment = wanted_runs(Wanted(session, user, number, sub, moment))
+    with reading() as store:
         view = run_at(store, streams, moment)
         graph = view.run.graph(trimmed=active)
         graph = graph.by_identity() if identities else graph
-        if as_json or form == "json":
+        if prints_json():
             print_json(graph.to_node_link())
         elif form == "text":
             print_graph(view, graph)

@@ -33,7 +33,7 @@ from ..views.contexts import ChatItemView, view_of
 from . import args
 from .completion import named_contexts
 from .progress import progress_bar
-from .render import note, one_line, print_json, safe_json
+from .render import note, one_line, print_json, prints_json, safe_json
 
 OWN_FORMAT = "refold"
 STDOUT = Path("-")
@@ -105,24 +105,18 @@ def _outcomes(done: TakenIn | ImportReport) -> str:
     show_default=True,
     help="The format of the files; auto detects it from their contents.",
 )
-@click.option(
+@args.text(
     "--prefix",
     metavar="ID",
-    callback=args.optional_text,
     help="The first part of the names of the contexts, before each conversation's own key.  [default: the file's name]",
 )
-@click.option("--user", metavar="U", callback=args.optional_text, help="The user of new contexts.")
-@click.option(
-    "--as-runs",
-    is_flag=True,
-    help="Make a session with runs from each conversation, a run for each message of its user.",
-)
-@click.option("--replace-surrogates", is_flag=True, help="Replace lone surrogates with U+FFFD, and continue.")
-@click.option(
+@args.text("--user", metavar="U", help="The user of new contexts.")
+@args.flag("--as-runs", help="Make a session with runs from each conversation, a run for each message of its user.")
+@args.flag("--replace-surrogates", help="Replace lone surrogates with U+FFFD, and continue.")
+@args.text(
     "--from-langgraph",
     "source",
     metavar="URL",
-    callback=args.optional_text,
     help="Copy all threads of a saver of LangGraph instead: its SQLite file, or postgresql://...",
 )
 @click.option(
@@ -132,7 +126,7 @@ def _outcomes(done: TakenIn | ImportReport) -> str:
     multiple=True,
     help="With --from-langgraph: load values of this type, such as app.state:Plan.",
 )
-@click.option("--dry-run", is_flag=True, help="With --from-langgraph: say what would be copied, and copy nothing.")
+@args.flag("--dry-run", help="With --from-langgraph: say what would be copied, and copy nothing.")
 @args.database
 def import_files(
     files: tuple[Path, ...],
@@ -144,7 +138,6 @@ def import_files(
     source: str | None,
     allowed: tuple[str, ...],
     dry_run: bool,
-    location: str,
 ) -> None:
     """
     Bring transcripts in: each conversation becomes a context, named after the file and the conversation's own key
@@ -166,7 +159,7 @@ def import_files(
     if source is not None:
         if files or user or as_runs or replace_surrogates or form != "auto":
             raise args.usage_error("with --from-langgraph only --prefix, --allow, --dry-run and --db are given")
-        _import_threads(source, prefix or "", allowed, dry_run, location)
+        _import_threads(source, prefix or "", allowed, dry_run)
         return
     if allowed or dry_run:
         raise args.usage_error("--allow and --dry-run go with --from-langgraph")
@@ -180,29 +173,30 @@ def import_files(
         )
     transcripts = [path for path in files if path not in exports]
     runs = read_runs(transcripts, format=form, prefix=prefix, mend_surrogates=replace_surrogates)
-    checked = {path: checked_file(path, MemoryLog()) for path in exports} if _is_missing(location) else {}
-    with args.writing(location) as store:
+    checked = {path: checked_file(path, MemoryLog()) for path in exports} if _is_missing() else {}
+    with args.writing() as store:
         if not checked and len(files) > 1:
             # All files are checked before one is written.
             checked = {path: checked_file(path, store.log) for path in exports}
         if transcripts:
-            _import(store, runs, user, as_runs, location)
+            _import(store, runs, user, as_runs)
         for path in exports:
-            take_in(store, path, args.shown(location), checked.get(path))
+            take_in(store, path, args.shown(args.given_database()), checked.get(path))
 
 
-def _is_missing(location: str) -> bool:
+def _is_missing() -> bool:
+    location = args.given_database()
     return "://" not in location and not Path(location).exists()
 
 
-def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: bool, location: str) -> None:
+def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: bool) -> None:
     try:
         from ..frameworks.langgraph.migration import import_threads, require_threads
     except ImportError as error:
         raise InvalidInputError('it needs LangGraph: pip install "refold[langgraph]"') from error
     # Neither a dry run makes a database, nor a source that cannot be read.
     require_threads(source, allowed=allowed)
-    target = ":memory:" if dry_run and _is_missing(location) else location
+    target = ":memory:" if dry_run and _is_missing() else None
     with args.writing(target) as store, progress_bar("importing") as progress:
         reports = import_threads(store, source, prefix=prefix, allowed=allowed, dry_run=dry_run, progress=progress)
     for report in reports:
@@ -212,14 +206,14 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
     counts = {outcome: sum(report.outcome == outcome for report in reports) for outcome in outcomes}
     listed = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
     saved = counted(sum(report.checkpoints for report in reports), "checkpoint")
-    click.echo(f"{args.shown(location)}: {counted(len(reports), 'thread')}: {listed}; {saved}")
+    click.echo(f"{args.shown(args.given_database())}: {counted(len(reports), 'thread')}: {listed}; {saved}")
     if dry_run:
         note("nothing is copied yet: leave --dry-run out")
     if counts["refused"]:
         raise click.exceptions.Exit(1)
 
 
-def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool, location: str) -> None:
+def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool) -> None:
     with progress_bar("importing") as progress:
         if as_runs:
             report = import_as_runs(store, as_transcripts(runs), user=user, progress=progress)
@@ -227,14 +221,15 @@ def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool, 
             report = import_runs(store, runs, user=user, progress=progress)
     for line in report.notes or [line for run in runs for line in run.notes]:
         note(line)
-    click.echo(_summary(report, location, ("run", "node") if as_runs else ("context", "item")))
+    click.echo(_summary(report, ("run", "node") if as_runs else ("context", "item")))
 
 
-def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str:
+def _summary(report: ImportReport, words: tuple[str, str]) -> str:
     whole, part = words
     ids = [one.id for one in report.contexts if one.outcome != "unchanged"]
     written = f"; {counted(report.messages, 'message')} as {counted(report.items, part)} in {_listed(ids)}"
-    return f"{args.shown(location)}: {counted(len(report.contexts), whole)}{_outcomes(report)}{written if ids else ''}"
+    contexts = f"{counted(len(report.contexts), whole)}{_outcomes(report)}"
+    return f"{args.shown(args.given_database())}: {contexts}{written if ids else ''}"
 
 
 @click.command("export")
@@ -255,9 +250,8 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
     type=click.Path(dir_okay=False, path_type=Path),
     help="The file, which is replaced as a whole at the end; `-` is stdout.",
 )
-@click.option(
+@args.flag(
     "--parquet",
-    is_flag=True,
     help="The log as a Parquet table instead, for DuckDB, Polars, Spark and others; it needs the extra `parquet`.",
 )
 @click.option(
@@ -267,7 +261,7 @@ def _summary(report: ImportReport, location: str, words: tuple[str, str]) -> str
     help="Chats as documents of other programs instead: each as it is, or as it was at CTX@V, and without its past.",
 )
 @args.database
-def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str | None, location: str) -> None:
+def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str | None) -> None:
     """
     Write contexts with their whole past, or all there are, into a file that `refold import` takes in.
 
@@ -280,13 +274,13 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
     """
     if form is not None:
         _check_form(contexts, parquet)
-        _export_as(form, contexts, path, location)
+        _export_as(form, contexts, path)
         return
     if click.get_current_context().find_root().params.get("redact") is not None:
         raise args.usage_error("events are written as they are, so that a copy can be proved: --redact needs --as")
     if any(reference.moments for reference in contexts):
         raise args.usage_error("the whole past is written: leave out @V")
-    with args.reading(location) as store:
+    with args.reading() as store:
         streams = [args.stream_of(store, reference.context) for reference in contexts] or None
         with _file_for(path) as file, progress_bar("exporting") as progress:
             if parquet:
@@ -308,8 +302,8 @@ def _check_form(contexts: tuple[Reference, ...], parquet: bool) -> None:
         raise args.usage_error("a document shows one version: write CTX@V, not a range")
 
 
-def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path, location: str) -> None:
-    with args.reading(location) as store:
+def _export_as(form: Any, contexts: tuple[Reference, ...], path: Path) -> None:
+    with args.reading() as store:
         chats = [_chat_at(store, reference) for reference in contexts]
         if not contexts:
             chats = [store.chat(row.id, create=False) for row in store.contexts() if row.kind == "chat"]
@@ -373,7 +367,7 @@ def _summary_of_export(report: ExportReport) -> str:
     metavar="TARGET",
     callback=args.required_text,
 )
-@click.option("--move", is_flag=True, help="SOURCE takes no events any more once all are in TARGET.")
+@args.flag("--move", help="SOURCE takes no events any more once all are in TARGET.")
 @click.option(
     "--lag",
     metavar="SECONDS",
@@ -384,7 +378,7 @@ def _summary_of_export(report: ExportReport) -> str:
     "clocks of writers differ.",
 )
 @args.as_json
-def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> None:
+def copy(source: str, target: str, move: bool, lag: float) -> None:
     """
     Copy every event of one database into another, which is new or holds an earlier copy, and compare them: files and
     postgresql://... in both directions.
@@ -410,7 +404,7 @@ def copy(source: str, target: str, move: bool, lag: float, as_json: bool) -> Non
         note(f"events of the last {lag:g} seconds are left for the next call (--lag)")
     for name, position in report.inexact.items():
         note(f"the moment {one_line(name)} lies between events there: it is pos:{position} now")
-    if as_json:
+    if prints_json():
         print_json(msgspec.to_builtins(report))
         return
     moved = "; the first one takes no events any more" if report.is_moved else ""

@@ -11,13 +11,13 @@ from ..databases import location_of, open_database, stored_log
 from ..open import open_store
 from ..projecting.builtin import PROJECTIONS
 from ..space import space_of
-from .args import database, given_keys, opening_options, shown, usage_error
+from .args import database, flag, given_database, given_keys, opening_options, shown, usage_error
 from .render import note, size_of
 
 
 @click.command("init")
-@click.option("--reopen", is_flag=True, help="Take events again after `refold copy --move`.")
-@click.option("--citus", is_flag=True, help="Distribute the tables over the servers of a Citus cluster.")
+@flag("--reopen", help="Take events again after `refold copy --move`.")
+@flag("--citus", help="Distribute the tables over the servers of a Citus cluster.")
 @click.option(
     "--roles",
     metavar="[PREFIX]",
@@ -25,19 +25,18 @@ from .render import note, size_of
     flag_value="refold",
     help="Make the roles PREFIX_reader, _writer, _projector and _eraser with the rights they need.  [PREFIX: refold]",
 )
-@click.option(
+@flag(
     "--no-encrypt",
-    is_flag=True,
     help="With --keys: leave the events of a new store readable, and key its digests, so that nobody can forge them.",
 )
 @database
-def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, location: str) -> None:
+def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool) -> None:
     """
     Make the tables of a database, or bring those of an older Refold forward.
 
     Programs do so themselves when they open a store; here it is done by somebody who may, at a time of their choice.
     """
-    found = location_of(location)
+    found = location_of(given_database())
     is_on_server = found.startswith("postgresql://")
     for option in ["--citus"] * citus + ["--roles"] * (roles is not None):
         if not is_on_server:
@@ -71,38 +70,38 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool, loca
                 from ..log.postgres.roles import make_roles
 
                 click.echo(f"roles: {', '.join(make_roles(stored.database, roles))}")
-    click.echo(f"{shown(location)} is ready")
+    click.echo(f"{shown(given_database())} is ready")
 
 
 @click.command("seal")
 @database
-def seal(location: str) -> None:
+def seal() -> None:
     """
     Pack the old events of a database on PostgreSQL: they take about half of the room then, and are read as before.
 
     Programs may write and read meanwhile. A file packs its events by itself.
     """
-    found = location_of(location)
+    found = location_of(given_database())
     if not found.startswith("postgresql://"):
         raise usage_error("a file packs its events by itself: give postgresql://...")
     # Events are checked against their digests before they are packed, which may need the keys.
     with closing(open_database(found, create=False, keys=given_keys())[0]) as log:
         packed = sum(stored_log(log).sealing())
-    click.echo(f"{shown(location)}: packed {counted(packed, 'event')}")
+    click.echo(f"{shown(given_database())}: packed {counted(packed, 'event')}")
 
 
 @click.command("vacuum")
 @database
-def vacuum(location: str) -> None:
+def vacuum() -> None:
     """
     Give back the room of deleted rows, beside programs that read and write: `refold stats` says how much it is.
 
     A file gets shorter, unless an earlier Refold made it; `refold copy` makes one that does. PostgreSQL keeps most of
     the room for new rows.
     """
-    with open_store(location_of(location), create=False, **opening_options()) as store:
+    with open_store(location_of(given_database()), create=False, **opening_options()) as store:
         given = store.vacuum()
         left = space_of(store.log)
-    click.echo(f"{shown(location)}: {size_of(given)} given back, {size_of(left.size)} in use")
+    click.echo(f"{shown(given_database())}: {size_of(given)} given back, {size_of(left.size)} in use")
     if not left.gives_back and left.free:
         note("an earlier Refold made this file: it keeps what is free; copy it into a new one to give it back")

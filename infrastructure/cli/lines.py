@@ -40,11 +40,14 @@ from .render import (
     day,
     display_width,
     escaped,
+    fitted,
     is_cut_short,
+    is_too_wide,
     json_text,
     one_line,
     paint,
     print_json,
+    prints_json,
     terminal_width,
     wrapped,
 )
@@ -277,9 +280,9 @@ def _pairs_named(
     return found
 
 
-def print_shown(shown: Shown, *, ids: bool, as_json: bool) -> None:
+def print_shown(shown: Shown, *, ids: bool) -> None:
     """Print items for people or as JSON; with `ids` the id of each, too."""
-    if as_json:
+    if prints_json():
         print_json({**head_shape(shown.view), **shown.view.settings, "items": entry_shapes(shown.entries, shown.left)})
         return
     print_head(shown.view, _counts(shown))
@@ -321,11 +324,11 @@ def print_head(view: View, counts: str) -> None:
     version = f"@{view.version}" if view.version == view.head else f"@{view.version} of {view.head}"
     when = date_and_age(last.recorded_at, REAL_SYSTEM.now()) if last else "before it was opened"
     name, about = f"{escaped(view.stream)} {version}", f"{when}  {counts}"
-    if not is_cut_short() or display_width(name) + display_width(about) + 2 <= terminal_width():
+    if not is_too_wide([f"{name}  {about}"]):
         click.echo(paint(name, "bold") + "  " + paint(about, "dim"))
     else:
         click.echo(paint(name, "bold"))
-        _print_dim(f"{when}\n{counts}" if display_width(about) > terminal_width() else about)
+        _print_dim(f"{when}\n{counts}" if is_too_wide([about]) else about)
 
 
 def _print_dim(text: str) -> None:
@@ -436,7 +439,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], summary: str) -> str:
         actor = cut(actor, ACTOR_WIDTH)
         rest = cut(summary, max(terminal_width() - len(indent) - display_width(f"{actor}  {kind}  "), TEXT_WIDTH_MIN))
         return f"{before}{paint(cut(place, room), 'cyan')}\n{indent}{actor}  {paint(kind, 'yellow')}  {rest}".rstrip()
-    shown = cut(summary, max(terminal_width() - used, 1)) if is_cut_short() else summary
+    shown = fitted(summary, beside=used)
     return "  ".join([
         number + position,
         paint(time, "dim") + texts[0],

@@ -23,33 +23,24 @@ from ..store import Store
 from ..views.contexts import view_of
 from ..views.fork_graph import LANES_MAX, Family, Point, drawn, facts_of, families, point_shape
 from ..views.shapes import event_shape
-from .args import (
-    after_option,
-    argument,
-    as_json,
-    checked_text,
-    database,
-    optional_text,
-    reading,
-    reference_or_range,
-    stream_of,
-    usage_error,
-)
+from . import args
 from .completion import named_contexts
 from .lines import print_events, summary_of, type_of
 from .readable import Later, LeftOutError, Readable, rows_of
 from .render import (
     absolute,
     aligned,
-    cut,
     display_width,
+    fitted,
     is_cut_short,
+    is_too_wide,
     json_text,
     note,
     one_line,
     paged,
     paint,
     print_json_list,
+    prints_json,
     terminal_width,
 )
 
@@ -61,10 +52,10 @@ PAGE_EVENTS = 512
 Line = tuple[str, Point]
 
 
-def print_lineage(families: Sequence[Family], *, as_json: bool) -> None:
+def print_lineage(families: Sequence[Family]) -> None:
     """Print the points of families, one a line, with the lanes of their contexts in front."""
     lanes_max = min(LANES_MAX, terminal_width() // COLUMNS_A_LANE) if is_cut_short() else LANES_MAX
-    if as_json:
+    if prints_json():
         print_json_list(point_shape(point) for family in families for _, point in drawn(family, lanes_max))
         return
     # Neighbouring families of a single context are printed together, with aligned columns.
@@ -78,14 +69,14 @@ def _print_block(block: Sequence[Line]) -> None:
     rows = [_cells(lanes, point) for lanes, point in block]
     lines = aligned(rows)
     width = max(display_width(lanes) for lanes, _ in block) + 2
-    is_narrow = is_cut_short() and max(map(display_width, lines)) > terminal_width()
+    is_narrow = is_too_wide(lines)
     for (lanes, place, time, said), line in zip(rows, lines, strict=True):
         # Two lines where one is too short: lanes and place, and below them the rest, beside the lanes that go on.
-        shown = cut(f"{lanes:{width}}{place}", terminal_width()) if is_narrow else line
+        shown = fitted(f"{lanes:{width}}{place}") if is_narrow else line
         click.echo(lanes.replace("*", paint("*", "yellow")) + shown[len(lanes) :])
         if is_narrow:
             passing = "".join(mark if mark == "|" else " " for mark in lanes)
-            click.echo(cut(f"{passing:{width}}  {said}  {time}", terminal_width()))
+            click.echo(fitted(f"{passing:{width}}  {said}  {time}"))
 
 
 def _cells(lanes: str, point: Point) -> tuple[str, ...]:
@@ -95,7 +86,7 @@ def _cells(lanes: str, point: Point) -> tuple[str, ...]:
 
 def _types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
     known = get_args(CODEC.events)
-    for wanted in map(checked_text, values):
+    for wanted in map(args.checked_text, values):
         if not any(_is_called(event, wanted) for event in known):
             names = ", ".join(sorted({type_of(event) for event in known}))
             raise click.BadParameter(f"there are no events of type {wanted!r}; there are {names}")
@@ -108,11 +99,11 @@ def _is_called(event: Any, wanted: str) -> bool:
 
 
 @click.command("log")
-@argument(
+@args.argument(
     "reference",
     help="The context, and a version to end at; with A..B only what came after A, up to B.",
     metavar="[CTX[@V|@A..B]]",
-    callback=reference_or_range,
+    callback=args.reference_or_range,
     shell_complete=named_contexts,
     required=False,
 )
@@ -131,19 +122,17 @@ def _is_called(event: Any, wanted: str) -> bool:
     multiple=True,
     help="No events of this type, such as state_saved, of which frameworks write many.",
 )
-@click.option("--who", metavar="A", callback=optional_text, help="Only events by this actor.")
-@after_option("events")
-@click.option("--limit", "-n", metavar="N", type=click.IntRange(min=1), help="At most N events.")
-@click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N of these events.")
-@click.option(
+@args.text("--who", metavar="A", help="Only events by this actor.")
+@args.after_option("events")
+@args.number("--limit", "-n", help="At most N events.")
+@args.number("--tail", help="Only the last N of these events.")
+@args.flag(
     "--graph",
-    is_flag=True,
     help="The origins of the contexts from each other, instead of their events; with a context, those of "
     "all that are related to it.",
 )
-@click.option("--follow", is_flag=True, help="Print new events as they are recorded, until Ctrl-C.")
-@database
-@as_json
+@args.flag("--follow", help="Print new events as they are recorded, until Ctrl-C.")
+@args.answer_options
 @paged
 def command(
     reference: Reference | None,
@@ -155,8 +144,6 @@ def command(
     tail: int | None,
     graph: bool,
     follow: bool,
-    location: str,
-    as_json: bool,
 ) -> None:
     """
     List the events of the whole log, or of one context (up to V), oldest first. A..B are the events that came after
@@ -171,14 +158,14 @@ def command(
     """
     _check(reference, graph, follow, has_choice=bool(types or without or who or after or limit or tail))
     if limit and tail:
-        raise usage_error("--limit takes the first events, --tail the last: name one of them")
+        raise args.usage_error("--limit takes the first events, --tail the last: name one of them")
     if graph:
-        _print_graph(location, reference, as_json)
+        _print_graph(reference)
         return
-    with reading(location) as store:
+    with args.reading() as store:
         readable = Readable(store.log)
         wanted = _Wanted(store, types, who, after, without)
-        stream = None if reference is None else stream_of(store, reference.context)
+        stream = None if reference is None else args.stream_of(store, reference.context)
         events = (
             _last_events(store, readable, reference, wanted, tail)
             if tail
@@ -188,7 +175,7 @@ def command(
             events = filter(wanted, _followed(store, readable, events, stream, wanted.after))
         # No log has so many events that a larger number would mean more.
         shown = islice(events, limit and min(limit, sys.maxsize))
-        if not as_json:
+        if not prints_json():
             is_any = print_events(_tied(shown), 1 if follow else PAGE_EVENTS)
             if not (is_any or follow or readable.left_out):
                 click.echo("there are no such events", err=True)
@@ -215,23 +202,23 @@ def _tied(events: Iterable[RecordedEvent]) -> Iterator[tuple[RecordedEvent, str]
 
 def _check(reference: Reference | None, graph: bool, follow: bool, *, has_choice: bool) -> None:
     if graph and (follow or has_choice):
-        raise usage_error(
+        raise args.usage_error(
             "--graph is about contexts, and not about single events: it goes with no other option than --json"
         )
     if reference is not None and reference.moments and follow:
-        raise usage_error("--follow goes on from the head: leave out @V")
+        raise args.usage_error("--follow goes on from the head: leave out @V")
     if reference is not None and reference.moments and graph:
-        raise usage_error("--graph shows contexts as they are now: leave out @V")
+        raise args.usage_error("--graph shows contexts as they are now: leave out @V")
 
 
-def _print_graph(location: str, reference: Reference | None, as_json: bool) -> None:
-    with rows_of(location, [CATALOGUE, LINEAGE, VERSION_NAMES]) as [contexts, edges, names]:
+def _print_graph(reference: Reference | None) -> None:
+    with rows_of([CATALOGUE, LINEAGE, VERSION_NAMES]) as [contexts, edges, names]:
         shown = families(contexts, edges, names)
         if reference is not None:
-            with reading(location) as store:
-                stream = stream_of(store, reference.context)
+            with args.reading() as store:
+                stream = args.stream_of(store, reference.context)
             shown = [family for family in shown if stream in family]
-        print_lineage(shown, as_json=as_json)
+        print_lineage(shown)
 
 
 class _Wanted:
@@ -308,7 +295,7 @@ def _time_and_place(event: RecordedEvent) -> tuple[int, Position]:
 
 def _range_of(store: Store, reference: Reference) -> Range:
     """Return the versions of a context that a reference means: all up to its moment, or those of its range."""
-    stream = stream_of(store, reference.context)
+    stream = args.stream_of(store, reference.context)
     if reference.is_range:
         after, until = (view_of(store, stream, moment).version for moment in reference.ends)
         return Range(stream, after, until)

@@ -19,7 +19,7 @@ from ..queries.origins import Item, first_events
 from ..store import Store
 from ..views.shapes import named_shape
 from . import args
-from .changes import items, report, texts
+from .changes import content, is_json, items, parsed, report, texts
 from .completion import at_moment, reference_argument
 from .lines import item_view_in, print_shown, shown_of
 from .render import note, one_line
@@ -64,11 +64,8 @@ def scope_to_be(store: Store, name: str) -> MemoryScope:
     return store.memory().scope(decoded_id(name.removeprefix("memory:")))
 
 
-everything = click.option(
-    "--all",
-    "is_all",
-    is_flag=True,
-    help="Every record, instead of keys; `restore` leaves out keys that have a new value.",
+everything = args.flag(
+    "--all", "is_all", help="Every record, instead of keys; `restore` leaves out keys that have a new value."
 )
 
 
@@ -78,15 +75,7 @@ everything = click.option(
 @everything
 @args.reason
 @args.change_options
-def remove(
-    context: str,
-    items: tuple[str, ...],
-    is_all: bool,
-    reason: str | None,
-    actor: str,
-    location: str,
-    as_json: bool,
-) -> None:
+def remove(context: str, items: tuple[str, ...], is_all: bool, reason: str | None) -> None:
     """
     Forget what is remembered in SCOPE under KEY, or everything; `refold memory restore` takes it back.
 
@@ -101,8 +90,8 @@ def remove(
             raise NotFoundError(f"nothing is remembered in {shown.stream_id} under {key!r}: {way_out}")
 
     _require_choice(items, is_all)
-    with args.changing(location, actor) as store:
-        _changed(store, context, items, forget, kind=MemoryForgotten, done="forgotten", as_json=as_json)
+    with args.changing() as store:
+        _changed(store, context, items, forget, kind=MemoryForgotten, done="forgotten")
 
 
 @click.command("restore", short_help="Take back what was forgotten.")
@@ -110,15 +99,15 @@ def remove(
 @items(required=False, metavar="KEY", help="The keys.")
 @everything
 @args.change_options
-def restore(context: str, items: tuple[str, ...], is_all: bool, actor: str, location: str, as_json: bool) -> None:
+def restore(context: str, items: tuple[str, ...], is_all: bool) -> None:
     """
     Take back what was forgotten last in SCOPE under KEY, or under every key that is not remembered anew.
 
     With --json: {context, kind, version, items: [{stream, version, id}]}; id is the key.
     """
     _require_choice(items, is_all)
-    with args.changing(location, actor) as store:
-        _changed(store, context, items, MemoryScope.restore, kind=MemoryRestored, done="restored", as_json=as_json)
+    with args.changing() as store:
+        _changed(store, context, items, MemoryScope.restore, kind=MemoryRestored, done="restored")
 
 
 def _require_choice(keys: tuple[str, ...], is_all: bool) -> None:
@@ -134,7 +123,6 @@ def _changed(
     *,
     kind: type[MemoryForgotten | MemoryRestored],
     done: str,
-    as_json: bool,
 ) -> None:
     shown = scope_named(store, name)
     before = shown.version
@@ -149,7 +137,7 @@ def _changed(
     ]
     born = first_events(store.log, refs)
     named = [named_shape(ref, shown.stream_id, born[ref].event.key) for ref in refs]
-    report(shown, f"{counted(len(refs), 'record')} {done}", {"items": named}, as_json=as_json)
+    report(shown, f"{counted(len(refs), 'record')} {done}", {"items": named})
     if not refs:
         note(f"there is nothing to be {done}: nothing was changed")
 
@@ -158,17 +146,15 @@ def _changed(
 @reference_argument("SCOPE[@V]", "The scope, and a moment.")
 @items(required=False, metavar="KEY", help="The keys.")
 @at_moment("SCOPE")
-@click.option("--prefix", metavar="P", callback=args.optional_text, help="Only keys with this beginning.")
+@args.text("--prefix", metavar="P", help="Only keys with this beginning.")
 @click.option("--kind", type=click.Choice([kind.value for kind in MemoryKind]), help="Only records of this kind.")
-@click.option("--tag", metavar="T", callback=args.optional_text, help="Only records with this tag.")
-@click.option(
+@args.text("--tag", metavar="T", help="Only records with this tag.")
+@args.flag(
     "--evicted",
-    is_flag=True,
     help="The records that were forgotten and are not back, with the reason, instead of the present records.",
 )
-@click.option("--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N records.")
-@args.database
-@args.as_json
+@args.number("--tail", help="Only the last N records.")
+@args.answer_options
 def show(
     reference: Reference,
     items: tuple[str, ...],
@@ -178,8 +164,6 @@ def show(
     tag: str | None,
     evicted: bool,
     tail: int | None,
-    location: str,
-    as_json: bool,
 ) -> None:
     """
     Show what is remembered in a scope, the newest last, now or at a moment of the past; with KEY these records only.
@@ -198,18 +182,18 @@ def show(
             and (tag is None or tag in item.tags)
         )
 
-    with args.reading(location) as store:
+    with args.reading() as store:
         view = item_view_in(store, reference, moment, "memory")
         is_filtered = any((prefix, kind, tag))
         shown = shown_of(view, evicted=evicted, tail=tail, names=items, is_wanted=is_wanted if is_filtered else None)
-        print_shown(shown, ids=False, as_json=as_json)
+        print_shown(shown, ids=False)
 
 
 @click.command("add", short_help="Remember a value under a key.")
 @args.argument("context", help="The scope.", metavar="SCOPE", callback=scope)
 @args.argument("key", help="The key; its old value is replaced.", metavar="KEY", callback=args.required_text)
-@args.content("VALUE")
-@args.is_json("VALUE")
+@content("VALUE")
+@is_json("VALUE")
 @click.option(
     "--kind",
     type=click.Choice([kind.value for kind in MemoryKind]),
@@ -219,17 +203,7 @@ def show(
 )
 @click.option("--tag", "tags", metavar="T", callback=texts, multiple=True, help="A tag of the record.")
 @args.change_options
-def add(
-    context: str,
-    key: str,
-    content: str,
-    is_json: bool,
-    kind: str,
-    tags: tuple[str, ...],
-    actor: str,
-    location: str,
-    as_json: bool,
-) -> None:
+def add(context: str, key: str, content: str, is_json: bool, kind: str, tags: tuple[str, ...]) -> None:
     """
     Remember VALUE in SCOPE under KEY, in the place of what is remembered there.
 
@@ -238,8 +212,8 @@ def add(
     With --json: {context, kind, version, item: {stream, version, id}, replaced}; id is the key, replaced names the
     record that was there, and is null where there was none.
     """
-    value = args.parsed(content, is_json=is_json)
-    with args.changing(location, actor) as store:
+    value = parsed(content, is_json=is_json)
+    with args.changing() as store:
         chosen = scope_to_be(store, context)
         is_new = not chosen.version
         chosen.put(MemoryRecord(scope=chosen.scope, key=key, value=value, kind=MemoryKind(kind), tags=list(tags)))
@@ -250,7 +224,7 @@ def add(
             "replaced": None if old is None else named_shape(old, chosen.stream_id, key),
         }
         instead = f", in the place of {source_of('', old.version)}" if old else ""
-        report(chosen, f"{one_line(key)} remembered{instead}", shape, as_json=as_json)
+        report(chosen, f"{one_line(key)} remembered{instead}", shape)
     if is_new:
         note(f"nothing was remembered in {chosen.scope} before")
 

@@ -49,11 +49,7 @@ def address_of(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 def page_of(
-    store: Store,
-    names: Sequence[str],
-    failing: Mapping[str, str],
-    jobs: Jobs = NO_JOBS,
-    count: Count = counted,
+    store: Store, names: Sequence[str], failing: Mapping[str, str], jobs: Jobs = NO_JOBS, count: Count = counted
 ) -> str:
     """
     Return the metrics of a store, of some of its projections and of a worker, in the text format of Prometheus.
@@ -184,11 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def metrics_served(
-    store: Store,
-    names: Sequence[str],
-    address: tuple[str, int] | None,
-    failing: Failing = dict,
-    jobs: Jobs = NO_JOBS,
+    store: Store, names: Sequence[str], address: tuple[str, int] | None, failing: Failing = dict, jobs: Jobs = NO_JOBS
 ) -> Iterator[str | None]:
     """
     Answer requests at an address until the end of the block, and yield the URL; None if there is no address.

@@ -14,42 +14,30 @@ from ...projections.catalogue import CatalogueRow
 from ..queries.at import ContextDifference
 from ..store import Store
 from ..views.shapes import context_shape
-from .args import (
-    address,
-    argument,
-    as_json,
-    change_options,
-    changing,
-    database,
-    note_slices,
-    optional_text,
-    position,
-    reading,
-    summed_up,
-)
-from .render import date_and_age, note, one_line, paged, print_json, print_json_list, print_table
+from . import args
+from .render import date_and_age, note, one_line, paged, print_json, print_json_list, print_table, prints_json
 
 HEADINGS = ("NAME", "POSITION", "NAMED", "BY")
 CHANGE_HEADINGS = ("ID", "KIND", "VERSION", "ITEMS", "TOKENS")
 
 
 @click.command("moments")
-@argument(
+@args.argument(
     "name",
     help="The name: it begins with a letter, and has no @, :, .. or blank.",
     metavar="[NAME]",
     required=False,
-    callback=optional_text,
+    callback=args.optional_text,
 )
-@argument(
+@args.argument(
     "position",
     help="The position, as `refold log` prints it, or an existing name.",
     metavar="[POSITION]",
     required=False,
-    callback=position,
+    callback=args.position,
 )
-@change_options
-def moments(name: str | None, position: str | None, actor: str, location: str, as_json: bool) -> None:
+@args.change_options
+def moments(name: str | None, position: str | None) -> None:
     """
     List the moments of the whole store that have a name; or give a name to POSITION, or to now. A name that is given
     again moves.
@@ -60,17 +48,17 @@ def moments(name: str | None, position: str | None, actor: str, location: str, a
     With --json: an array of {name, position, named_at, named_by}, with NAME its own.
     """
     if name is None:
-        with reading(location) as store:
-            _print(_events_by_name(store), as_json)
+        with args.reading() as store:
+            _print(_events_by_name(store))
         return
-    with changing(location, actor) as store:
+    with args.changing() as store:
         store.name_moment(name, position)
         found = _events_by_name(store)[name]
-    if as_json:
+    if prints_json():
         print_json(_shape(found))
     else:
         click.echo(f"{one_line(name)} is pos:{found.event.moment}")
-    note_slices(position)
+    args.note_slices(position)
 
 
 def _events_by_name(store: Store) -> dict[str, RecordedEvent]:
@@ -79,8 +67,8 @@ def _events_by_name(store: Store) -> dict[str, RecordedEvent]:
     return {recorded.event.name: recorded for recorded in named}
 
 
-def _print(found: dict[str, RecordedEvent], as_json: bool) -> None:
-    if as_json:
+def _print(found: dict[str, RecordedEvent]) -> None:
+    if prints_json():
         print_json_list(map(_shape, found.values()))
         return
     if not found:
@@ -106,12 +94,11 @@ def _shape(recorded: RecordedEvent) -> dict[str, Any]:
 
 
 @click.command("changes")
-@argument("before", help="The first moment.", metavar="A", callback=address)
-@argument("after", help="The second moment; now by default.", metavar="[B]", required=False, callback=address)
-@database
-@as_json
+@args.argument("before", help="The first moment.", metavar="A", callback=args.address)
+@args.argument("after", help="The second moment; now by default.", metavar="[B]", required=False, callback=args.address)
+@args.answer_options
 @paged
-def changes(before: str, after: str | None, location: str, as_json: bool) -> None:
+def changes(before: str, after: str | None) -> None:
     """
     List the contexts that are different at two moments of the whole store, or at A and now.
 
@@ -121,14 +108,14 @@ def changes(before: str, after: str | None, location: str, as_json: bool) -> Non
     With --json: an array of {id, kind, before, after}; each side as `refold contexts --json` has it, null where the
     context was not there.
     """
-    found = summed_up(location, lambda store: store.diff(before, after))
-    if as_json:
+    found = args.summed_up(lambda store: store.diff(before, after))
+    if prints_json():
         print_json_list(map(_change_shape, found))
     elif found:
         print_table([CHANGE_HEADINGS, *map(_change_cells, found)])
     else:
         note("no context is different")
-    note_slices(before, after)
+    args.note_slices(before, after)
 
 
 def _change_shape(difference: ContextDifference) -> dict[str, Any]:

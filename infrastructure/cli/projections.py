@@ -20,9 +20,9 @@ from ..projecting.status import ProjectionStatus
 from ..store import Store
 from ..views.answer_shapes import plain_row, report_shape, status_shape
 from .app import Own, app
-from .args import as_json, database, keeping, keeping_if_possible, usage_error
+from .args import answer_options, flag, keeping, keeping_if_possible, usage_error
 from .progress import asked_to_stop, known_names, names, progress_form, projection_progress
-from .render import FAILED, aligned, cut, duration, fitted, json_text, one_line, paint, print_json_list
+from .render import FAILED, aligned, cut, duration, fitted, json_text, one_line, paint, print_json_list, prints_json
 
 HEADINGS = ("NAME", "VERSION", "ROWS", "POSITION", "BEHIND", "WORKER")
 NUMBERS = (1, 2, 3, 4)
@@ -37,9 +37,8 @@ DASK_SECONDS = 10
 
 @click.command("projections")
 @app
-@database
-@as_json
-def projections(own: Own, location: str, as_json: bool) -> None:
+@answer_options
+def projections(own: Own) -> None:
     """
     List the projections: what contexts, searches, past views and more are answered from.
 
@@ -53,9 +52,9 @@ def projections(own: Own, location: str, as_json: bool) -> None:
     [{event, error}]}; rebuilt counts the events that a rebuild which was stopped has behind it, stopped_at is the event
     that cannot be folded.
     """
-    with keeping_if_possible(location, own) as store:
+    with keeping_if_possible(own) as store:
         found = store.projections()
-    if as_json:
+    if prints_json():
         print_json_list(map(status_shape, found))
     else:
         _print_table(found)
@@ -235,25 +234,15 @@ def _dask_client(address: str) -> Any:
 
 @click.command("rebuild")
 @names
-@click.option("--all", "of_all", is_flag=True, help="All projections.")
-@click.option(
-    "--check",
-    "only_check",
-    is_flag=True,
-    help="Compare the present rows with those that the events give, and change nothing.",
-)
-@click.option(
-    "--no-swap",
-    is_flag=True,
-    help="Compare the new rows with the present ones and keep both; the next rebuild swaps them.",
-)
-@click.option("--discard", is_flag=True, help="Drop the new rows that a stopped rebuild, or --no-swap, left.")
-@click.option("--restart", is_flag=True, help="Begin again from the first event if an earlier rebuild was stopped.")
+@flag("--all", "of_all", help="All projections.")
+@flag("--check", "only_check", help="Compare the present rows with those that the events give, and change nothing.")
+@flag("--no-swap", help="Compare the new rows with the present ones and keep both; the next rebuild swaps them.")
+@flag("--discard", help="Drop the new rows that a stopped rebuild, or --no-swap, left.")
+@flag("--restart", help="Begin again from the first event if an earlier rebuild was stopped.")
 @workers_options
 @progress_form
 @app
-@database
-@as_json
+@answer_options
 def rebuild(
     names: tuple[str, ...],
     of_all: bool,
@@ -265,8 +254,6 @@ def rebuild(
     dask: str | None,
     form: str,
     own: Own,
-    location: str,
-    as_json: bool,
 ) -> int:
     """
     Make the rows of projections anew from the log; `refold projections` lists their names.
@@ -282,14 +269,14 @@ def rebuild(
     """
     _check_names(names, of_all, only_check, restart)
     _check_workers(workers, dask, only_check)
-    _check_discard(discard, only_check, no_swap, restart, as_json)
+    _check_discard(discard, only_check, no_swap, restart)
     if discard:
-        with keeping(location, own) as store:
+        with keeping(own) as store:
             _discard(store, known_names(store, names))
         return 0
     opened = keeping_if_possible if only_check else keeping
     with (
-        opened(location, own) as store,
+        opened(own) as store,
         rebuilding_workers(store, 1 if only_check else workers, dask) as (executor, partitions),
         asked_to_stop() as stop,
     ):
@@ -309,7 +296,7 @@ def rebuild(
                 )
 
         outcomes = _outcomes(known_names(store, names), work, stop.is_set)
-        printed = _print_json(outcomes) if as_json else _print(outcomes, is_check=only_check, is_kept=no_swap)
+        printed = _print_json(outcomes) if prints_json() else _print(outcomes, is_check=only_check, is_kept=no_swap)
     return 0 if printed else FAILED
 
 
@@ -327,8 +314,8 @@ def _check_workers(workers: int | None, dask: str | None, only_check: bool) -> N
         raise usage_error("--check is done by this process: leave --workers and --dask out")
 
 
-def _check_discard(discard: bool, only_check: bool, no_swap: bool, restart: bool, as_json: bool) -> None:
-    if discard and (only_check or no_swap or restart or as_json):
+def _check_discard(discard: bool, only_check: bool, no_swap: bool, restart: bool) -> None:
+    if discard and (only_check or no_swap or restart or prints_json()):
         raise usage_error("--discard makes no rows: leave --check, --no-swap, --restart and --json out")
     if only_check and no_swap:
         raise usage_error("--no-swap goes without --check, which makes no rows to swap")

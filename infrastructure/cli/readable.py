@@ -142,7 +142,7 @@ class Later:
 
 
 @contextmanager
-def rows_of(location: str, projections: Sequence[Projection]) -> Iterator[list[list[Any]]]:
+def rows_of(projections: Sequence[Projection]) -> Iterator[list[list[Any]]]:
     """
     Yield the rows of projections; if events cannot be read, the rows that are made from the others.
 
@@ -150,9 +150,9 @@ def rows_of(location: str, projections: Sequence[Projection]) -> Iterator[list[l
         LeftOutError: events cannot be read; raised behind the block.
     """
     try:
-        rows = summed_up(location, lambda store: [store.rows(one.name) for one in projections])
+        rows = summed_up(lambda store: [store.rows(one.name) for one in projections])
     except DamagedError:
-        with reading(location) as store:
+        with reading() as store:
             readable = Readable(store.log)
             yield readable.rows(projections)
             readable.require_whole()

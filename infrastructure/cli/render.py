@@ -52,8 +52,9 @@ INDENT = 2
 LESS = "FRX"
 # A pager that would only pass the text on.
 NONE = ("", "cat")
-# Where the option --jsonl of a command is kept.
-JSON_LINES = "refold.json_lines"
+# Where the options of a command are noted that it does not pass on itself.
+NOTED = "refold."
+JSON, JSON_LINES = f"{NOTED}json", f"{NOTED}jsonl"
 NOT_ASCII = re.compile("[^\x00-\x7e]")
 SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
@@ -175,9 +176,14 @@ def print_table(rows: Sequence[Sequence[str]], *, right: Sequence[int] = (), is_
         click.echo(line)
 
 
-def fitted(line: str) -> str:
-    """Return a line of a table, cut if it is wider than the terminal."""
-    return cut(line, terminal_width()) if is_cut_short() else line
+def fitted(line: str, *, beside: int = 0) -> str:
+    """Return a line, cut if it is wider than the terminal less the columns of what stands beside it."""
+    return cut(line, max(terminal_width() - beside, 1)) if is_cut_short() else line
+
+
+def is_too_wide(lines: Iterable[str]) -> bool:
+    """Return whether one of some lines would be cut."""
+    return is_cut_short() and max(map(display_width, lines)) > terminal_width()
 
 
 def _padded(row: Sequence[str], widths: Sequence[int], right: Sequence[int]) -> Iterator[str]:
@@ -219,9 +225,14 @@ def _numbered(found: re.Match[str]) -> str:
     return "".join(f"\\u{units[index]:02x}{units[index + 1]:02x}" for index in range(0, len(units), 2))
 
 
-def _has_lines() -> bool:
+def prints_json() -> bool:
+    """Return whether the running command prints JSON instead of text for people."""
+    return _is_noted(JSON) or _is_noted(JSON_LINES)
+
+
+def _is_noted(option: str) -> bool:
     context = click.get_current_context(silent=True)
-    return context is not None and bool(context.meta.get(JSON_LINES))
+    return context is not None and option in context.meta
 
 
 def note(text: str) -> None:
@@ -231,12 +242,12 @@ def note(text: str) -> None:
 
 def print_json(value: Any) -> None:
     """Print one value over several lines; with `--jsonl` on one."""
-    click.echo(json_text(value, indent=0 if _has_lines() else INDENT))
+    click.echo(json_text(value, indent=0 if _is_noted(JSON_LINES) else INDENT))
 
 
 def print_json_list(values: Iterable[Any]) -> None:
     """Print an array, one entry a line, each entry as soon as it is available; with `--jsonl` the entries alone."""
-    if _has_lines():
+    if _is_noted(JSON_LINES):
         for value in values:
             click.echo(json_text(value))
         return

@@ -13,10 +13,10 @@ from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError
 from ..views.contexts import ChatItemView
 from ..views.shapes import REPLAY_FIELDS, item_shape, replay_shape
-from .args import argument, as_json, database, existing, opened, reading, required_text
+from .args import answer_options, argument, existing, opened, reading, required_text
 from .completion import named_contexts
 from .lines import Row, body_of, print_rows
-from .render import aligned, note, one_line, paint, print_json
+from .render import aligned, note, one_line, paint, print_json, prints_json
 
 HEADINGS = ("VERSION", "TOKENS THEN", "NOW", "CACHED THEN", "NOW")
 
@@ -45,9 +45,8 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
     type=click.IntRange(min=1),
     help="Print the items that would have been sent to the model for the call of this version.",
 )
-@database
-@as_json
-def command(context: str, policy: str, seen: int | None, location: str, as_json: bool) -> None:
+@answer_options
+def command(context: str, policy: str, seen: int | None) -> None:
     """
     Run the history of a chat again under another policy, and compare what the model was sent with what it would have
     been sent. No model is asked, and nothing is recorded.
@@ -58,13 +57,13 @@ def command(context: str, policy: str, seen: int | None, location: str, as_json:
     With --json: {context, kind, policy, calls: [{version, tokens_then, tokens_now, cached_then, cached_now}], sums:
     {calls, tokens_then, tokens_now, cached_then, cached_now}}; with --seen {context, kind, policy, version, items}.
     """
-    with reading(location) as store:
+    with reading() as store:
         chat = opened(store, context)
         replay = chat.replay(policy)
         about = {"context": chat.id, "kind": chat.stream_kind, "policy": policy}
         if seen is not None:
-            _print_seen(ChatItemView(store.log, chat, chat.version), replay.seen(seen), seen, about, as_json)
-        elif as_json:
+            _print_seen(ChatItemView(store.log, chat, chat.version), replay.seen(seen), seen, about)
+        elif prints_json():
             print_json({**about, **replay_shape(replay)})
         elif replay.calls:
             _print_calls(replay)
@@ -82,11 +81,9 @@ def _print_calls(replay: Replay) -> None:
     click.echo(paint(last, "bold"))
 
 
-def _print_seen(
-    view: ChatItemView, items: Sequence[ChatItem], version: int, about: dict[str, Any], as_json: bool
-) -> None:
+def _print_seen(view: ChatItemView, items: Sequence[ChatItem], version: int, about: dict[str, Any]) -> None:
     entries = view.entries_of([item.id for item in items])
-    if as_json:
+    if prints_json():
         print_json({**about, "version": version, "items": [item_shape(entry) for entry in entries]})
         return
     head = f"{one_line(view.stream)} before @{version}, under {about['policy']}"

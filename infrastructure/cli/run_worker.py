@@ -19,7 +19,7 @@ from ..projecting.status import ProjectionStatus
 from ..projecting.worker import ProjectionWorker
 from ..store import Store
 from .app import Own, app
-from .args import database, keeping, shown
+from .args import database, flag, given_database, keeping, shown
 from .metrics import address_of, metrics_served, statuses_of
 from .progress import STOPPING_SECONDS_MAX, asked_to_stop, known_names, names
 from .render import clock, duration, one_line
@@ -94,10 +94,10 @@ def _events(status: ProjectionStatus) -> int:
     callback=address_of,
     help="Serve /metrics for Prometheus and /health at HOST:PORT, or at a PORT of this machine alone.",
 )
-@click.option("--seal", is_flag=True, help="Also pack old events on PostgreSQL, as `refold seal` does, with rests.")
+@flag("--seal", help="Also pack old events on PostgreSQL, as `refold seal` does, with rests.")
 @app
 @database
-def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool, own: Own, location: str) -> None:
+def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool, own: Own) -> None:
     """
     Keep projections up to date, all or those named, until Ctrl-C or SIGTERM.
 
@@ -106,11 +106,11 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     on stderr.
     """
     began = REAL_SYSTEM.monotonic()
-    with _noted_as_over() as over, keeping(location, own) as store, asked_to_stop() as stop, _warnings_printed():
+    with _noted_as_over() as over, keeping(own) as store, asked_to_stop() as stop, _warnings_printed():
         threading.Thread(target=_end_in_time, args=(stop, over), name="refold-end", daemon=True).start()
         chosen = known_names(store, names)
         worker_log = WorkerLog(store, chosen)
-        _say(f"keeping {counted(len(chosen), 'projection')} of {shown(location)} up to date; Ctrl-C ends it")
+        _say(f"keeping {counted(len(chosen), 'projection')} of {shown(given_database())} up to date; Ctrl-C ends it")
         for line in worker_log.beginning():
             _say(line)
         worker, jobs = store._worker(chosen), dict.fromkeys(_jobs(store, seal=seal), False)

@@ -24,7 +24,17 @@ from ..views.answer_shapes import difference_shape, own_nodes, run_shape
 from ..views.contexts import RunView, view_of
 from .args import address, moment_twice, reading, summed_up, usage_error
 from .lines import print_head
-from .render import TEXT_WIDTH_MIN, aligned, json_text, one_line, paint, print_json, terminal_width, wrapped
+from .render import (
+    TEXT_WIDTH_MIN,
+    aligned,
+    json_text,
+    one_line,
+    paint,
+    print_json,
+    prints_json,
+    terminal_width,
+    wrapped,
+)
 
 if TYPE_CHECKING:
     from ...domain.trajectory.run import QueuedStep
@@ -43,7 +53,7 @@ class Wanted(NamedTuple):
     moment: str | None
 
 
-def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
+def wanted_runs(wanted: Wanted) -> tuple[list[str], str | None]:
     """
     Return the streams of the runs that match, the newest round first, and the moment.
 
@@ -52,14 +62,14 @@ def wanted_runs(location: str, wanted: Wanted) -> tuple[list[str], str | None]:
         InvalidInputError: several users have a session of that name.
         UsageError: a run is named together with options that are only for sessions.
     """
-    with reading(location) as store:
+    with reading() as store:
         named = _named_run(store, wanted)
     if named is not None:
         if (wanted.user, wanted.round, wanted.sub) != (None, None, None):
             raise usage_error(f"--user, --round and --sub go with a session, and this is {named[0]}")
         stream, moment = named
         return [stream], moment
-    rows: list[Any] = summed_up(location, lambda store: store.rows(CATALOGUE.name, under=f"{KIND}:"))
+    rows: list[Any] = summed_up(lambda store: store.rows(CATALOGUE.name, under=f"{KIND}:"))
     runs = _runs_of_session(rows, wanted)
     return [run.stream for run in sorted(runs, reverse=True)], wanted.moment
 
@@ -135,9 +145,9 @@ def place_in(view: RunView, node: TrajectoryNode) -> str:
     return f"@{born.version}" if born.stream == view.stream else node.birth
 
 
-def print_run(view: RunView, *, as_json: bool) -> None:
+def print_run(view: RunView) -> None:
     """Print a round, for people or as JSON."""
-    if as_json:
+    if prints_json():
         print_json(run_shape(view))
         return
     own = own_nodes(view)
@@ -207,10 +217,10 @@ def _lines(text: str, indent: int) -> list[str]:
     return [" " * indent + line for line in wrapped(text, width)]
 
 
-def print_run_diff(before: RunView, after: RunView, *, stat: bool, as_json: bool) -> bool:
+def print_run_diff(before: RunView, after: RunView, *, stat: bool) -> bool:
     """Print the differences from the graph `before` to the graph `after`, and return whether there are any."""
     difference = after.run.diff(before.run)
-    if as_json:
+    if prints_json():
         sides = {"from": _side_shape(before), "to": _side_shape(after)}
         print_json({**sides, **(_numbers(difference) if stat else difference_shape(difference, before, after))})
         return bool(difference)

@@ -10,13 +10,11 @@ from ...domain.errors import RefusedError
 from ...domain.words import parse_query
 from ...projections.search import SearchHit
 from ..views.answer_shapes import hit_shape
-from .args import argument, as_json, checked_text, database, kind_of, optional_text, summed_up
-from .render import cut, display_width, is_cut_short, one_line, paged, paint, print_json_list, terminal_width
+from .args import answer_options, argument, checked_text, kind_of, number, summed_up, text
+from .render import display_width, fitted, one_line, paged, paint, print_json_list, prints_json
 
 HITS = 20
-limit = click.option(
-    "--limit", metavar="N", type=click.IntRange(min=1), default=HITS, show_default=True, help="The most hits."
-)
+limit = number("--limit", help="The most hits.", default=HITS, show_default=True)
 
 
 def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
@@ -37,17 +35,11 @@ def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
     callback=kind_of,
     help="Only in contexts of this kind: chat, queue, pool, window, memory or run.",
 )
-@click.option(
-    "--context",
-    metavar="CTX",
-    callback=optional_text,
-    help="Only in this context, with the past that it has from its parent.",
-)
+@text("--context", metavar="CTX", help="Only in this context, with the past that it has from its parent.")
 @limit
-@database
-@as_json
+@answer_options
 @paged
-def command(query: str, kind: str | None, context: str | None, limit: int, location: str, as_json: bool) -> None:
+def command(query: str, kind: str | None, context: str | None, limit: int) -> None:
     """
     Find the items in which all words of QUERY stand, the best first; what left the view is found as well.
 
@@ -56,13 +48,13 @@ def command(query: str, kind: str | None, context: str | None, limit: int, locat
 
     With --json: an array of {kind, context, version, item, snippet, rank}; a higher rank fits better.
     """
-    print_found(location, query, kind, context, limit, as_json=as_json)
+    print_found(query, kind, context, limit)
 
 
-def print_found(location: str, query: str, kind: str | None, context: str | None, limit: int, *, as_json: bool) -> None:
+def print_found(query: str, kind: str | None, context: str | None, limit: int) -> None:
     """Search for `query` and print the hits."""
-    hits = summed_up(location, lambda store: store.search(query, kind=kind, context=context, limit=limit))
-    if as_json:
+    hits = summed_up(lambda store: store.search(query, kind=kind, context=context, limit=limit))
+    if prints_json():
         print_json_list(map(hit_shape, hits))
         return
     _print_lines(hits)
@@ -76,8 +68,7 @@ def _print_lines(hits: Sequence[SearchHit]) -> None:
     places = [one_line(f"{hit.kind}:{hit.context}@{hit.version}".removeprefix("chat:")) for hit in hits]
     width = max(map(display_width, places), default=0)
     for place, hit in zip(places, hits, strict=True):
-        snippet = one_line(hit.snippet)
-        shown = cut(snippet, max(terminal_width() - width - 2, 1)) if is_cut_short() else snippet
+        shown = fitted(one_line(hit.snippet), beside=width + 2)
         click.echo(f"{paint(place, 'cyan')}{' ' * (width - display_width(place))}  {shown}")
 
 
@@ -95,17 +86,10 @@ def search_command(kind: str, option: str, name: str) -> click.Command:
 
     @click.command("search", help=help_text, short_help="Find where something was said.")
     @argument("query", help="The words to find.", callback=query_text)
-    @click.option(
-        option,
-        "context",
-        metavar=name,
-        callback=optional_text,
-        help="Only in this one, with the past that it has from its parent.",
-    )
+    @text(option, "context", metavar=name, help="Only in this one, with the past that it has from its parent.")
     @limit
-    @database
-    @as_json
-    def command(query: str, context: str | None, limit: int, location: str, as_json: bool) -> None:
-        print_found(location, query, kind, context, limit, as_json=as_json)
+    @answer_options
+    def command(query: str, context: str | None, limit: int) -> None:
+        print_found(query, kind, context, limit)
 
     return command

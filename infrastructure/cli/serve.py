@@ -21,7 +21,7 @@ import click
 
 from ...domain.errors import InvalidInputError, RefoldError
 from ..store import Store
-from .args import database, keeping, optional_text, shown, summed_up, usage_error
+from .args import database, flag, given_database, keeping, optional_text, shown, summed_up, usage_error
 from .progress import ASKING, STOPPING_SECONDS_MAX
 
 LOOPBACK = "127.0.0.1"
@@ -36,10 +36,10 @@ ACTOR = "mcp"
     "--port", metavar="P", type=click.IntRange(0, 65_535), help="The port to listen at.  [default: 8421, or a free one]"
 )
 @click.option("--host", metavar="H", default=LOOPBACK, show_default=True, help="The address to listen at.")
-@click.option("--write", is_flag=True, help="Let the page fork, merge, decide on calls and rebuild.")
-@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@flag("--write", help="Let the page fork, merge, decide on calls and rebuild.")
+@flag("--no-open", help="Do not open a browser.")
 @database
-def ui(port: int | None, host: str, write: bool, no_open: bool, location: str) -> None:
+def ui(port: int | None, host: str, write: bool, no_open: bool) -> None:
     """
     Serve a page on which one looks at the store: at any version of a context, its forks, its log, live.
 
@@ -55,20 +55,20 @@ def ui(port: int | None, host: str, write: bool, no_open: bool, location: str) -
     with bound(host, port, UI_PORT) as listening:
 
         def serve(store: Store) -> None:
-            app = inspector(store, write=write, name=shown(location), hosts=(*LOCAL_HOSTS, in_url(host)))
+            app = inspector(store, write=write, name=shown(given_database()), hosts=(*LOCAL_HOSTS, in_url(host)))
             url = f"{url_of(listening, host)}/"
             reads = "" if write else ", for reading only"
-            announce(f"{shown(location)} is shown at {url}{reads}", host)
+            announce(f"{shown(given_database())} is shown at {url}{reads}", host)
             if not no_open:
                 # A browser in the terminal ends with its window, and waits for the server that is begun here.
                 threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
             _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening)
 
-        serving(location, serve, write=write)
+        serving(serve, write=write)
 
 
 @click.command("mcp")
-@click.option("--http", is_flag=True, help="Serve over HTTP, at /mcp, instead of stdin and stdout.")
+@flag("--http", help="Serve over HTTP, at /mcp, instead of stdin and stdout.")
 @click.option(
     "--port",
     metavar="P",
@@ -76,12 +76,12 @@ def ui(port: int | None, host: str, write: bool, no_open: bool, location: str) -
     help="With --http: the port to listen at.  [default: 8422, or a free one]",
 )
 @click.option("--host", metavar="H", default=LOOPBACK, show_default=True, help="With --http: the address to listen at.")
-@click.option("--write", is_flag=True, help="Offer the tools that append, fork, merge, evict and restore.")
+@flag("--write", help="Offer the tools that append, fork, merge, evict and restore.")
 @click.option(
     "--actor", metavar="A", callback=optional_text, default=ACTOR, show_default=True, help="The actor, for the log."
 )
 @database
-def mcp(http: bool, port: int | None, host: str, write: bool, actor: str, location: str) -> None:
+def mcp(http: bool, port: int | None, host: str, write: bool, actor: str) -> None:
     """
     Serve the store to agents by the Model Context Protocol: tools that show, search, compare and explain contexts.
 
@@ -100,11 +100,11 @@ def mcp(http: bool, port: int | None, host: str, write: bool, actor: str, locati
     def serve(store: Store) -> None:
         server = mcp_server(store, write=write, actor=actor, version=version)
         if http:
-            _serve_http(server, location, host, port)
+            _serve_http(server, host, port)
         else:
             _closing_at_a_signal(store, lambda: asyncio.run(serve_stdio(server)))
 
-    serving(location, serve, write=write)
+    serving(serve, write=write)
 
 
 def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
@@ -135,7 +135,7 @@ def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
             signal.signal(number, handler)
 
 
-def _serve_http(server: Any, location: str, host: str, port: int | None) -> None:
+def _serve_http(server: Any, host: str, port: int | None) -> None:
     import uvicorn
 
     from ..frameworks.mcp.server import PATH, http_app
@@ -143,7 +143,7 @@ def _serve_http(server: Any, location: str, host: str, port: int | None) -> None
 
     with bound(host, port, MCP_PORT) as listening:
         app = http_app(server, hosts=(*LOCAL_HOSTS, in_url(host)))
-        announce(f"{shown(location)} is served at {url_of(listening, host)}{PATH}", host)
+        announce(f"{shown(given_database())} is served at {url_of(listening, host)}{PATH}", host)
         _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening)
 
 
@@ -165,14 +165,14 @@ def _run_server(server: Any, listening: socket.socket) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def serving(location: str, serve: Callable[[Store], None], *, write: bool) -> None:
+def serving(serve: Callable[[Store], None], *, write: bool) -> None:
     """Serve a store, for reading only or for changes, too."""
     if write:
-        with keeping(location) as store:
+        with keeping() as store:
             serve(store)
     else:
         # The rows of projections that are stored already, so that a large store is answered from at once.
-        summed_up(location, serve)
+        summed_up(serve)
 
 
 def in_url(host: str) -> str:

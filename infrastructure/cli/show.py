@@ -11,7 +11,7 @@ from ...domain.chat.context import ReadOnlyChatContext
 from ...domain.chat.pairing import PendingRule
 from ...domain.context.address import Reference
 from ..views.contexts import ChatItemView, RunView
-from .args import as_json, database, reading, require_one_moment, usage_error
+from .args import answer_options, flag, note_form, number, reading, require_one_moment, usage_error
 from .completion import at_moment, context_and_moment
 from .lines import print_shown, shown_of, view_in
 from .render import note, paged, print_json, print_json_list
@@ -57,13 +57,10 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
     type=click.Choice(["text", "json", *PROVIDERS]),
     default="text",
     show_default=True,
+    callback=note_form,
     help="The form of the output.",
 )
-@click.option(
-    "--valid",
-    is_flag=True,
-    help="With --as openai or anthropic: the messages as they would be sent, not as they were recorded.",
-)
+@flag("--valid", help="With --as openai or anthropic: the messages as they would be sent, not as they were recorded.")
 @click.option(
     "--pending",
     type=click.Choice(get_args(PendingRule)),
@@ -71,17 +68,13 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
     "output, without the call, or not at all (the command fails). It includes --valid.  [default: "
     "stub]",
 )
-@click.option(
+@flag(
     "--evicted",
-    is_flag=True,
     help="The items that left the view and are not back, with the way and the reason, instead of those in it.",
 )
-@click.option("--ids", is_flag=True, help="Print the id of each item, too.")
-@click.option(
-    "--tail", metavar="N", type=click.IntRange(min=1), help="Only the last N items, or messages with --as openai."
-)
-@database
-@as_json
+@flag("--ids", help="Print the id of each item, too.")
+@number("--tail", help="Only the last N items, or messages with --as openai.")
+@answer_options
 @paged
 def command(
     reference: Reference,
@@ -92,8 +85,6 @@ def command(
     evicted: bool,
     ids: bool,
     tail: int | None,
-    location: str,
-    as_json: bool,
 ) -> None:
     """
     Show what a context holds, now or at a moment of its past.
@@ -117,7 +108,7 @@ def command(
     _check(reference, moment, form, valid, evicted, tail)
     if pending and form not in PROVIDERS:
         raise usage_error("--pending goes with --as and a provider")
-    with reading(location) as store:
+    with reading() as store:
         view = view_in(store, reference, moment)
         if file := store.archives().get(view.stream):
             note(f"its texts are in {file}: `refold unarchive {quote(view.stream)}` brings them back")
@@ -128,12 +119,12 @@ def command(
             from .runs import print_run
 
             _check_run(view, evicted=evicted, tail=tail)
-            print_run(view, as_json=as_json or form == "json")
+            print_run(view)
         elif isinstance(view, ChatItemView) and form in PROVIDERS:
             print_for(form, view.chat, is_exact=not (valid or pending), pending=pending or "stub", tail=tail)
         else:
             shown = shown_of(view, evicted=evicted, tail=tail)
-            print_shown(shown, ids=ids, as_json=as_json or form == "json")
+            print_shown(shown, ids=ids)
 
 
 def _check_run(view: RunView, *, evicted: bool, tail: int | None) -> None:

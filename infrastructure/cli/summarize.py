@@ -12,11 +12,11 @@ from ...domain.context.description import count_of, counted
 from ...domain.errors import DecisionRefusedError
 from ...domain.llm.base import LLM, LLMAuthenticationError
 from ..views.changes import after
-from .args import change_options, changing, checked_text, opened, usage_error
+from .args import change_options, changing, checked_text, flag, number, opened, usage_error
 from .changes import report
 from .completion import context
 from .lines import body_of
-from .render import note, one_line
+from .render import note, one_line, prints_json
 
 KEYS = {
     "openai": "OPENAI_API_KEY",
@@ -69,32 +69,13 @@ def model_of(text: str) -> LLM:
     callback=model_name,
     help="openai:NAME, anthropic:NAME or google:NAME; it needs the extra of that name and its key.",
 )
-@click.option(
-    "--keep-turns",
-    metavar="N",
-    type=click.IntRange(min=1),
-    default=3,
-    show_default=True,
-    help="The number of turns that stay.",
+@number("--keep-turns", help="The number of turns that stay.", default=3, show_default=True)
+@number(
+    "--keep-items", help="The number of items that stay, instead: a long turn is summarised, too, but for its question."
 )
-@click.option(
-    "--keep-items",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="The number of items that stay, instead: a long turn is summarised, too, but for its question.",
-)
-@click.option("--undo", is_flag=True, help="Remove the last summary, and restore the items that it replaced.")
+@flag("--undo", help="Remove the last summary, and restore the items that it replaced.")
 @change_options
-def command(
-    context: str,
-    model: str | None,
-    keep_turns: int,
-    keep_items: int | None,
-    undo: bool,
-    actor: str,
-    location: str,
-    as_json: bool,
-) -> None:
+def command(context: str, model: str | None, keep_turns: int, keep_items: int | None, undo: bool) -> None:
     """
     Let a model write a summary that stands in the place of all but the last turns of CTX.
 
@@ -106,14 +87,14 @@ def command(
     """
     if undo == (model is not None):
         raise usage_error("give one of --with MODEL and --undo")
-    with changing(location, actor) as store:
+    with changing() as store:
         chat = opened(store, context)
         version, before = chat.version, chat.estimated_tokens()
         if model is None:
             chat.undo_summary()
         else:
             asyncio.run(_summarize(chat, model, keep_turns, keep_items))
-        _report(chat, version, before, as_json)
+        _report(chat, version, before)
 
 
 async def _summarize(chat: ChatContext, model: str, keep_turns: int, keep_items: int | None) -> None:
@@ -123,7 +104,7 @@ async def _summarize(chat: ChatContext, model: str, keep_turns: int, keep_items:
         raise DecisionRefusedError(f"{model} wrote no summary, so nothing was changed: {chat.summary_failure}")
 
 
-def _report(chat: ChatContext, version: int, before: int, as_json: bool) -> None:
+def _report(chat: ChatContext, version: int, before: int) -> None:
     made: list[Summarized] = after(chat, version, Summarized)
     undone: list[SummaryUndone] = after(chat, version, SummaryUndone)
     number = sum(count_of(one.folded) for one in made) + sum(count_of(one.items) for one in undone)
@@ -138,8 +119,8 @@ def _report(chat: ChatContext, version: int, before: int, as_json: bool) -> None
         "summary": last and body_of(last.item),
     }
     what = f"{counted(number, 'item')} {'summarised' if made else 'back'}"
-    report(chat, f"{what}, tokens {before:,} -> {tokens:,} ({tokens - before:+,})", shape, as_json=as_json)
-    if last and not as_json:
+    report(chat, f"{what}, tokens {before:,} -> {tokens:,} ({tokens - before:+,})", shape)
+    if last and not prints_json():
         click.echo(f"  {one_line(body_of(last.item))}")
     if not made and not undone:
         note("there is nothing to summarise before what is kept: nothing was changed")

@@ -14,7 +14,7 @@ from ..databases import ring_of
 from ..store import Store
 from ..trust.keys import KeyFile
 from . import args
-from .render import FAILED, json_text, note, one_line, print_json
+from .render import FAILED, json_text, note, one_line, print_json, prints_json
 
 
 @click.command("new")
@@ -27,33 +27,32 @@ def new(file: Path) -> None:
 
 
 @click.command("rotate")
-@click.option("--renew", is_flag=True, help="Give each subject a new data key, too, for its events from now on.")
+@args.flag("--renew", help="Give each subject a new data key, too, for its events from now on.")
 @args.database
-def rotate(renew: bool, location: str) -> None:
+def rotate(renew: bool) -> None:
     """
     Wrap the data keys of a store with the newest master key.
 
     No event is written anew. Afterwards the older master keys can be taken out of the file, unless another store or a
     copy of this one needs them.
     """
-    with args.keeping(location) as store:
+    with args.keeping() as store:
         count = store.rotate_keys(renew=renew)
-    click.echo(f"{args.shown(location)}: wrapped {counted(count, 'data key')} with the newest master key")
+    click.echo(f"{args.shown(args.given_database())}: wrapped {counted(count, 'data key')} with the newest master key")
 
 
 @click.command("list")
-@args.database
-@args.as_json
-def listed(location: str, as_json: bool) -> None:
+@args.answer_options
+def listed() -> None:
     """
     Count the data keys of a store by the master key that wraps them.
 
     With --json: {masters: {name: count}, destroyed}.
     """
-    with args.reading(location) as store:
+    with args.reading() as store:
         found = Counter(row.master for row in ring_of(store.log).rows())
     destroyed = found.pop("", 0)
-    if as_json:
+    if prints_json():
         click.echo(json_text({"masters": dict(sorted(found.items())), "destroyed": destroyed}))
         return
     for name, count in sorted(found.items()):
@@ -76,9 +75,8 @@ keys = args.group(
 
 
 @click.command("show")
-@args.database
-@args.as_json
-def show(location: str, as_json: bool) -> int:
+@args.answer_options
+def show() -> int:
     """
     Show how many events the witness saw, their root, and when.
 
@@ -87,9 +85,9 @@ def show(location: str, as_json: bool) -> int:
     With --json: {witness, lineage, events, root, time, writers, failure}: `writers` are processes that have not closed
     the store, `failure` says why the witness cannot be reached.
     """
-    with args.reading(location) as store:
+    with args.reading() as store:
         found = _state(store)
-    if as_json:
+    if prints_json():
         print_json(found)
     else:
         for name in ("witness", "lineage", "events", "root", "time", "writers", "failure"):
@@ -100,19 +98,18 @@ def show(location: str, as_json: bool) -> int:
 
 
 @click.command("check")
-@args.database
-@args.as_json
-def check(location: str, as_json: bool) -> int:
+@args.answer_options
+def check() -> int:
     """
     Compare all events with all checkpoints that the witness has. A line for each difference; then the exit code is 1.
 
     With --json: {database, events, problems: [{where, reason}]}.
     """
-    with args.reading(location) as store:
+    with args.reading() as store:
         state, faults = _state(store), store.compare_with_witness()
-    if as_json:
+    if prints_json():
         problems = [{"where": where, "reason": reason} for where, reason in faults]
-        print_json({"database": args.shown(location), "events": state["events"], "problems": problems})
+        print_json({"database": args.shown(args.given_database()), "events": state["events"], "problems": problems})
     else:
         for where, reason in faults:
             click.echo(one_line(f"{where}: {reason}"))
@@ -125,7 +122,7 @@ def check(location: str, as_json: bool) -> int:
 @click.option("--reason", metavar="TEXT", required=True, callback=args.required_text, help="Why; the witness keeps it.")
 @args.actor
 @args.database
-def accept(reason: str, actor: str, location: str) -> None:
+def accept(reason: str) -> None:
     """
     Have the witness begin anew with the store as it is.
 
@@ -134,7 +131,7 @@ def accept(reason: str, actor: str, location: str) -> None:
     """
     from ..open import accept_store
 
-    events = accept_store(location, actor=actor, reason=reason, **args.opening_options())
+    events = accept_store(args.given_database(), actor=args.given_actor(), reason=reason, **args.opening_options())
     note(f"the witness begins anew with {counted(events, 'event')}")
 
 
@@ -145,16 +142,16 @@ witness = args.group("witness", "Show the witness of the store, and compare the 
 @args.argument(
     "event", help="The event, as `stream@version`.", metavar="[EVENT]", required=False, callback=args.optional_text
 )
-@click.option("--since", type=click.IntRange(min=1), metavar="N", help="Prove that the checkpoint of N events goes on.")
+@args.number("--since", help="Prove that the checkpoint of N events goes on.")
 @args.database
-def prove(event: str | None, since: int | None, location: str) -> None:
+def prove(event: str | None, since: int | None) -> None:
     """
     Print a proof, as JSON: that EVENT is among those that the witness saw; or, with --since, that its last checkpoint
     continues the one of N events. `docs/how-to/prove.md` has the lines that check it without Refold.
     """
     if (event is None) == (since is None):
         raise args.usage_error("give an EVENT, or --since N")
-    with args.reading(location) as store:
+    with args.reading() as store:
         # A store without a witness is refused with how to name one.
         _state(store)
         print_json(store.prove_consistency(since) if since else store.prove(event or ""))

@@ -9,28 +9,21 @@ from ...domain.context.description import counted
 from ...domain.errors import DamagedError, StorageReadOnlyError
 from ..verifying import Problem, Report
 from .app import Own, app
-from .args import as_json, database, keeping, reading, shown
+from .args import answer_options, flag, given_database, keeping, number, reading, shown
 from .progress import progress_form, projection_progress
-from .render import FAILED, note, one_line, paint, print_json
+from .render import FAILED, note, one_line, paint, print_json, prints_json
 
 
 @click.command("verify")
-@click.option(
-    "--repair",
-    is_flag=True,
-    help="Rebuild projections that are wrong; no event is changed, and traces of lost events are kept.",
-)
-@click.option(
+@flag("--repair", help="Rebuild projections that are wrong; no event is changed, and traces of lost events are kept.")
+@number(
     "--processes",
-    metavar="N",
-    type=click.IntRange(min=1),
     help="The most processes for a store of 100,000 events and more.  [default: one for each core, up to 3]",
 )
 @progress_form
 @app
-@database
-@as_json
-def command(repair: bool, processes: int | None, form: str, own: Own, location: str, as_json: bool) -> int:
+@answer_options
+def command(repair: bool, processes: int | None, form: str, own: Own) -> int:
     """
     Look at everything: the versions, positions and digests of the events, what they refer to, large texts, keys, and
     whether the projections are what the events give, with the index of what is searched.
@@ -42,9 +35,9 @@ def command(repair: bool, processes: int | None, form: str, own: Own, location: 
     is_repaired}], left_out, is_done}: left_out are projections that could not be compared, as the database cannot be
     written.
     """
-    report = _report(location, repair, processes, form, own)
-    if as_json:
-        print_json({"database": shown(location), "is_whole": report.is_whole, **msgspec.to_builtins(report)})
+    report = _report(repair, processes, form, own)
+    if prints_json():
+        print_json({"database": shown(given_database()), "is_whole": report.is_whole, **msgspec.to_builtins(report)})
     else:
         _print(report, repair)
     if report.left_out:
@@ -53,19 +46,19 @@ def command(repair: bool, processes: int | None, form: str, own: Own, location: 
     return 0 if report.is_whole else FAILED
 
 
-def _report(location: str, repair: bool, processes: int | None, form: str, own: Own) -> Report:
+def _report(repair: bool, processes: int | None, form: str, own: Own) -> Report:
     try:
-        with keeping(location, own) as store, projection_progress("checking", form) as progress:
+        with keeping(own) as store, projection_progress("checking", form) as progress:
             return store.verify(repair=repair, progress=progress, processes=processes)
     except StorageReadOnlyError:
         if repair:
             raise
     except DamagedError as error:
         # The damage is so bad that not even the parts of the file can be found.
-        reason = error.reason if error.what == location else f"{error.what}: {error.reason}; {error.remedy}"
-        problem = Problem("database", shown(location), reason)
+        reason = error.reason if error.what == given_database() else f"{error.what}: {error.reason}; {error.remedy}"
+        problem = Problem("database", shown(given_database()), reason)
         return Report(streams=0, events=0, projections=0, problems=(problem,))
-    with reading(location, own) as store, projection_progress("checking", form) as progress:
+    with reading(own) as store, projection_progress("checking", form) as progress:
         return store.verify(progress=progress, processes=processes)
 
 

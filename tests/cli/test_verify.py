@@ -190,12 +190,12 @@ def test_what_could_not_be_compared_is_counted(database: Path, monkeypatch: pyte
     report = Report(streams=1, events=2, projections=0, problems=(), left_out=("catalogue",))
 
     @contextmanager
-    def refused(location: str, own: object) -> Iterator[NoReturn]:
+    def refused(own: object) -> Iterator[NoReturn]:
         raise StorageReadOnlyError("it cannot be written")
         yield
 
     @contextmanager
-    def read(location: str, own: object) -> Iterator[Any]:
+    def read(own: object) -> Iterator[Any]:
         yield SimpleNamespace(verify=lambda **_: report)
 
     monkeypatch.setattr(command, "keeping", refused)

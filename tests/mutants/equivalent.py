@@ -107,7 +107,7 @@ EQUIVALENT = {
     ),
     (
         "infrastructure/cli/args.py",
-        "with open_store(location, create=True, **opening_options()) as store, _in_use(store, own):",
+        "with open_store(given_database(), create=True, **opening_options()) as store, _in_use(store, own):",
     ): "it was opened for reading just before, so that it is there",
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,

@@ -41,7 +41,7 @@ WRONG_KEY = "API_KEY_INVALID"
 def translated(error: Exception, provider: str) -> LLMError | None:
     """Return Refold's error for an error of a client, or None if it does not come from the provider."""
     foreign = type(error).__module__.split(".")[0] in FOREIGN
-    if not foreign and not isinstance(error, OSError | JSONDecodeError):
+    if not foreign and not isinstance(error, OSError | JSONDecodeError | UnicodeDecodeError):
         return None
     status, reason = _status(error), reason_of(error)
     if status in (401, 403) or WRONG_KEY in reason:

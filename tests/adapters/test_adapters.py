@@ -205,6 +205,7 @@ MEANT: list[tuple[Exception, type[LLMError] | None, int | None, float | None]] =
     (OfClientError(429, wait="Sun, 29 Nov 2026 02:00:00 GMT"), LLMRateLimitError, 429, None),
     (OSError("no way"), UNAVAILABLE, None, None),
     (json.JSONDecodeError("no JSON", "", 0), UNAVAILABLE, None, None),
+    (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no UTF-8"), UNAVAILABLE, None, None),
     (ValueError("of the program itself"), None, None, None),
 ]
 

@@ -15,8 +15,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from ...domain.arguments import require_path
-from ...domain.canonical import parse_json
-from ...domain.chat.events import ChatItemEvent, Image, Opened, Spoken
+from ...domain.canonical import json_in_order, parse_json
+from ...domain.chat.events import ChatItemEvent, Image, Opened, Origin, Spoken
 from ...domain.chat.state.sequence import Items
 from ...domain.chat.view import ChatView
 from ...domain.context.description import counted
@@ -109,7 +109,7 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
         Fields(f"messages[{number}]", message)
     conversation: Conversation | None = None
     if name == "responses":
-        groups = [[item] for item in items_from_session(messages)]
+        groups = [[item] for item in _with_mark(items_from_session(messages))]
     else:
         conversation = Conversation(NEW_FORM[name]())
         groups = conversation.items_of(messages)
@@ -126,6 +126,15 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
         else:
             renamed.append(conversation.with_ids(group, made))
     return renamed
+
+
+def _with_mark(items: list[ChatItemEvent]) -> list[ChatItemEvent]:
+    """Return items of the Responses API, one of which says so: what lies beside them goes into such documents alone."""
+    if items and not any(item.origin is not None and item.origin.rest for item in items):
+        items[0] = msgspec.structs.replace(
+            items[0], origin=Origin(rest=json_in_order({"responses": {}}, what="an item"))
+        )
+    return items
 
 
 def messages_of(name: str, items: Sequence[ChatItemEvent]) -> list[Kept]:

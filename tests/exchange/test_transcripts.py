@@ -383,6 +383,16 @@ def test_an_item_beyond_all_years(at: float, told: str) -> None:
     assert "created_at of 1 item" in made.lost
 
 
+def test_what_lies_beside_plain_items(tmp_path: Path) -> None:
+    """It comes back although no item has anything that Refold has no field for; and providers are sent what came."""
+    document = {"id": "r1", "model": "m-1", "input": [{"type": "message", "role": "user", "content": "Where?"}]}
+    with refold.open(":memory:") as store:
+        chat = imported(store, tmp_path, "responses", document)
+
+        assert transcript_of(chat, "responses").document == document
+        assert chat.to_openai_responses()[0] == document["input"]
+
+
 def test_instructions_that_are_a_list(tmp_path: Path) -> None:
     """An answer of the Responses API may have them so: each is an item in front of the others."""
     told = {"role": "developer", "content": "Be brief."}

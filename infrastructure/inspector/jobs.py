@@ -100,8 +100,7 @@ class Jobs:
         # In the context of the request, which says who acts. The thread ends with the process: nothing is lost then.
         run = copy_context().run
         job.thread = threading.Thread(target=run, args=(self._run, job, work), name=f"refold {kind}", daemon=True)
-        self._put(job)
-        job.thread.start()
+        self._begin(job, job.thread)
         if wait:
             job.thread.join()
         return job.shape()
@@ -124,11 +123,13 @@ class Jobs:
             self._change(job, state="done" if is_done else "stopped", report=report)
 
     @synchronized
-    def _put(self, job: Job) -> None:
-        """Keep a job in the place of the one before it, which must have ended."""
+    def _begin(self, job: Job, thread: threading.Thread) -> None:
+        """Start a job, and keep it in the place of the one before it, which must have ended."""
         before = self._jobs.get(job.name)
         if before is not None and before.state == "running":
             raise InvalidInputError(f"a {before.kind} of {job.name} is running: wait for its end, or cancel it")
+        # It may fail. What the thread changes waits for the end of this.
+        thread.start()
         self._jobs[job.name] = job
         self._count(job)
 

@@ -290,3 +290,16 @@ def test_of_two_that_start_at_once_one_is_refused(monkeypatch: pytest.MonkeyPatc
         goes_on.set()
 
     assert [type(error) for error in raised] == [InvalidInputError]
+
+
+def test_a_job_whose_thread_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not there: the next one of its name is begun."""
+    with refold.open(":memory:") as store:
+        jobs = Jobs(store)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+            with pytest.raises(RuntimeError, match="can't start"):
+                jobs.start("catalogue", "rebuild", lambda *_: (True, None))
+        assert jobs.since(0) == (0, [])
+
+        assert jobs.start("catalogue", "rebuild", lambda *_: (True, None), wait=True)["state"] == "done"

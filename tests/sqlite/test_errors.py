@@ -28,6 +28,7 @@ TABLE: list[tuple[int, str, type[RefoldError], str]] = [
     (sqlite3.SQLITE_BUSY_SNAPSHOT, "locked", StorageBusyError, "a.db stayed locked by another process: try again"),
     (sqlite3.SQLITE_FULL, "full", StorageFullError, "no room left on the disk of a.db: make some"),
     (sqlite3.SQLITE_IOERR_SHMSIZE, "disk I/O error", StorageFullError, "no room left on the disk of a.db: make some"),
+    (sqlite3.SQLITE_READONLY_ROLLBACK, "readonly", StorageReadOnlyError, "a.db cannot be written: a process was kill"),
     (sqlite3.SQLITE_READONLY, "readonly", StorageReadOnlyError, "a.db cannot be written: check the rights"),
     (sqlite3.SQLITE_PERM, "permission", StorageReadOnlyError, "a.db cannot be written: check the rights"),
     (sqlite3.SQLITE_CANTOPEN, "unable", StorageUnavailableError, "a.db cannot be opened: check that it exists"),

@@ -33,7 +33,7 @@ from ....domain.errors import (
     StorageUnavailableError,
 )
 from ..row_faults import KEY_DESTROYED, RETIRED, MissingTableError, key_closed, opened_for_reading, opening, retired
-from .open_files import WAL_BYTES, OpenFiles, fill_wal, has_room, is_shut, require_place, why_not_opened
+from .open_files import WAL_BYTES, OpenFiles, fill_wal, has_room, is_shut, require_place, why_not_opened, why_read_only
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
         case sqlite3.SQLITE_CANTOPEN if not is_shut(where):
             return StorageUnavailableError(f"{where} cannot be opened: {why_not_opened()}")
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM | sqlite3.SQLITE_CANTOPEN:
-            return StorageReadOnlyError(f"{where} cannot be written: check the rights of the file and its folder")
+            return StorageReadOnlyError(f"{where} cannot be written: {why_read_only(code)}")
         case sqlite3.SQLITE_NOTADB:
             return StorageUnavailableError(f"{where} is not an SQLite database: name another file")
         case sqlite3.SQLITE_CORRUPT:

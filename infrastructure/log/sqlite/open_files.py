@@ -106,6 +106,13 @@ def why_not_opened() -> str:
     return "check that it exists and may be read"
 
 
+def why_read_only(code: int) -> str:
+    """Return the remedy where SQLite could not write: a reader cannot undo what a killed process had begun."""
+    if code == sqlite3.SQLITE_READONLY_ROLLBACK:
+        return "a process was killed while it wrote, which `refold init` undoes"
+    return "check the rights of the file and its folder"
+
+
 def has_room(path: str) -> bool:
     """Return whether the disk of a file has room for much more than a WAL of full length; False if there is no file."""
     # Imported here, so that a program that writes little does not load it.

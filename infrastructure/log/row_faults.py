@@ -8,6 +8,8 @@ again (docs/adr/0022).
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ContextDecorator
@@ -37,6 +39,7 @@ RETIRED = "refold_retired"
 KEY_DESTROYED = "refold_key_destroyed"
 # There are one or two hashes for each 64 events: 4 MB at most.
 CHECKED_MAX = 1 << 15
+TOO_MANY_FILES = "too many files are open: close some, or raise the limit (ulimit -n)"
 REBUILD = "`rebuild` makes it anew, events are not concerned"
 NO_NOTE = "delete its row from the table note"
 # A value of another type, NULL, or truncated bytes raise these when they are used. RecursionError is not among them:
@@ -47,6 +50,17 @@ VALUE_FAULTS = (*MISSHAPEN, ArithmeticError, msgspec.MsgspecError, struct.error)
 def new_mark() -> str:
     """Return the name of a trigger or a check that nobody else takes away when a move of theirs fails."""
     return REAL_SYSTEM.new_id(f"{RETIRED}_")
+
+
+def lacks_files(failed: BaseException | None = None) -> bool:
+    """Return whether a failure was that no more files can be opened, or none can be opened now."""
+    error = failed
+    if not isinstance(error, OSError):
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as missing:
+            error = missing
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def retired(where: str) -> StorageReadOnlyError:

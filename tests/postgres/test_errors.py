@@ -1,9 +1,12 @@
 """Every failure of the database is an error of Refold's, in one line that says what to do and keeps the password."""
 
+import errno
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any, NoReturn
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -310,3 +313,18 @@ def test_what_nobody_expects() -> None:
     error = lookup("42601")("syntax error")
 
     assert translate(error, "postgresql:///db") is error
+
+
+def test_too_many_open_files(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says so, also where the server was reached and waiting for it takes one file more."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with closing(PostgresDatabase(pg_url)) as database:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
+        try:
+            with pytest.raises(StorageUnavailableError, match="cannot be opened: too many files are open: close some"):
+                database.vacuum()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        monkeypatch.setattr(psycopg, "connect", Mock(side_effect=OSError(errno.EMFILE, "Too many open files")))
+        with pytest.raises(StorageUnavailableError, match="cannot be opened: too many files are open: close some"):
+            database.vacuum()

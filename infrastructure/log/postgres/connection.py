@@ -25,7 +25,17 @@ from ....domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from ..row_faults import KEY_DESTROYED, RETIRED, MissingTableError, key_closed, opened_for_reading, opening, retired
+from ..row_faults import (
+    KEY_DESTROYED,
+    RETIRED,
+    TOO_MANY_FILES,
+    MissingTableError,
+    key_closed,
+    lacks_files,
+    opened_for_reading,
+    opening,
+    retired,
+)
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
 # SQLSTATEs unique_violation and read_only_sql_transaction.
@@ -360,7 +370,7 @@ class PostgresDatabase:
 
     def vacuum(self) -> None:
         """Free the room of deleted rows in all tables of the schema, beside readers and writers."""
-        with translated(self.where), psycopg.connect(self._conninfo, autocommit=True) as connection:
+        with translated(self.where), self._beside() as connection:
             notices = _noted(connection)
             for (table,) in connection.execute(TABLES).fetchall():
                 connection.execute(f"VACUUM {table}".encode())
@@ -373,7 +383,7 @@ class PostgresDatabase:
         these may still be. Each table is locked while it is written, which takes as long as copying it.
         """
         self.require_writable()
-        with translated(self.where), psycopg.connect(self._conninfo, autocommit=True) as connection:
+        with translated(self.where), self._beside() as connection:
             return [*_scrubbed(connection)]
 
     def close(self) -> None:
@@ -401,11 +411,14 @@ class PostgresDatabase:
         if self._closed:
             raise StorageClosedError(f"{self.where} is closed: open it again")
 
-    def _connect(self) -> Wire:
+    def _beside(self) -> psycopg.Connection:
         try:
-            connection = psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
-        except psycopg.Error as error:
+            return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
+        except (psycopg.Error, OSError) as error:
             raise _refusal(error, self.where) from error
+
+    def _connect(self) -> Wire:
+        connection = self._beside()
         encoding = connection.info.parameter_status("server_encoding")
         if encoding not in ENCODINGS:
             connection.close()
@@ -425,8 +438,10 @@ class PostgresDatabase:
         return wire
 
 
-def _refusal(error: psycopg.Error, where: str) -> StorageError:
-    reason = first_line(error)
+def _refusal(error: psycopg.Error | OSError, where: str) -> StorageError:
+    if lacks_files(error):
+        return StorageUnavailableError(f"{where} cannot be opened: {TOO_MANY_FILES}")
+    reason = first_line(error) if isinstance(error, psycopg.Error) else str(error)
     if USED_UP.search(reason):
         return StorageBusyError(f"{where} is at its limit ({reason}): try again later")
     if NO_ROOM in reason:

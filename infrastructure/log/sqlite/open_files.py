@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import sqlite3
 import time
 from pathlib import Path
 
 from ....domain.errors import StorageUnavailableError
+from ..row_faults import TOO_MANY_FILES, lacks_files
 
 # The resolution of a folder's times: on most file systems, and on those that count whole seconds or two.
 TICK_NANOSECONDS = 20_000_000
@@ -98,12 +98,7 @@ def is_shut(path: str) -> bool:
 
 def why_not_opened() -> str:
     """Return the remedy where SQLite could open no file: it does not say that the process has too many of them."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):
-            return "too many files are open: close some, or raise the limit (ulimit -n)"
-    return "check that it exists and may be read"
+    return TOO_MANY_FILES if lacks_files() else "check that it exists and may be read"
 
 
 def why_read_only(code: int) -> str:

@@ -16,7 +16,7 @@ import base64
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -99,24 +99,51 @@ def event_in(said: msgspec.Raw) -> Any:
     Return the event of a line, in its newest shape.
 
     Raises:
-        InvalidInputError: the line has no valid event.
+        InvalidInputError: the line has no valid event, or one with a field that this version does not know.
     """
     try:
-        return _decode(said)
+        event, plain = _decode(said), None
     except msgspec.ValidationError:
-        return _event_in_plain(said)
+        event, plain = _event_in_plain(said)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"the event is no JSON: {error}") from error
+    # An export of this version has the same bytes: nearly always nothing more has to be looked at.
+    if plain is not None or _encode(event) != bytes(said):
+        _require_known_fields(event, _decode_plain(said) if plain is None else plain)
+    return event
 
 
-def _event_in_plain(line: msgspec.Raw) -> Any:
-    """Return the event of a line that has it in base64, or in an older shape."""
+def _require_known_fields(value: Any, plain: Any) -> None:
+    """
+    Require that the plain form of an event, or of a value in it, has no more fields than the value that it became.
+
+    Raises:
+        InvalidInputError: it has another one, which would be lost.
+    """
+    if isinstance(value, msgspec.Struct):
+        fields = dict(zip(value.__struct_encode_fields__, msgspec.structs.astuple(value), strict=True))
+        # A Struct is an object, or an array of its fields; those behind the last one have numbers here.
+        held = plain if isinstance(plain, dict) else dict(zip(chain(fields, count(len(fields))), plain, strict=False))
+        for name, inner in held.items():
+            if name in fields:
+                _require_known_fields(fields[name], inner)
+            elif name != value.__struct_config__.tag_field:
+                raise InvalidInputError(f"the event has the unknown field {name!r} (written by a newer Refold?)")
+    elif isinstance(value, tuple):
+        for one, inner in zip(value, plain, strict=True):
+            _require_known_fields(one, inner)
+
+
+def _event_in_plain(line: msgspec.Raw) -> tuple[Any, Any]:
+    """Return the event of a line that has it in base64, or in an older shape, and its plain form in the newest one."""
     try:
         said = _decode_plain(line)
         if isinstance(said, str):
-            return CODEC.decode(base64.b64decode(said, validate=True), "its event")
+            payload = base64.b64decode(said, validate=True)
+            return CODEC.decode(payload, "its event"), CODEC.upcast(msgspec.msgpack.decode(payload))
+        plain = _newest(said) if isinstance(said, dict) else said
         # Encoded and decoded again: `msgspec.convert` tries all types of events each time, which takes far longer.
-        return _decode(_encode(_newest(said) if isinstance(said, dict) else said))
+        return _decode(_encode(plain)), plain
     except (msgspec.DecodeError, DamagedError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidInputError(f"{error} (written by a newer Refold?)") from error
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import refold
@@ -70,6 +72,8 @@ def changed(number: int, **fields: Any) -> Callable[[Lines], Lines]:
 CHAT_EVENT = {"t": "chat.message_added.v1", "id": "x", "created_at": 1.0, "role": "user", "content": "x"}
 NAMING = {"t": "chat.items_evicted.v1", "items": [["chat:nowhere", "BwE="]], "change": [0, 0, 0]}
 NAMING_THE_FIRST = {**NAMING, "items": [["chat:nowhere", "AQE="]]}
+IMAGE = {"id": "i", "image": "https://example.org/i.png", "size": "large"}
+IN_BASE64 = b64encode(msgspec.msgpack.encode({**CHAT_EVENT, "mood": "glad"})).decode()
 BROKEN: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "cut off at the end": (lambda lines: lines[:-1], "cut off"),
     "cut off in the middle": (lambda lines: lines[:4], "cut off"),
@@ -89,6 +93,10 @@ BROKEN: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "another stream's event": (changed(2, stream="window:w"), "has version 2 of window:w behind"),
     "an event of another kind": (changed(10, event=CHAT_EVENT), "an event in window:w that does not belong"),
     "an unknown tag": (changed(2, event={"t": "chat.dreamt.v1"}), "line 3: .*newer Refold"),
+    "an unknown field": (changed(2, event={**CHAT_EVENT, "mood": "glad"}), "line 3: .*'mood'.*newer Refold"),
+    "an unknown field of a part": (changed(2, event={**CHAT_EVENT, "content": [IMAGE]}), "line 3: .*'size'"),
+    "an unknown field of an array": (changed(6, event={**NAMING, "change": [0, 0, 0, 0]}), "line 7: .*field 3"),
+    "an unknown field in base64": (changed(2, event=IN_BASE64), "line 3: .*'mood'.*newer Refold"),
     "no tag": (changed(2, event={"id": "x"}), "line 3: "),
     "no event": (changed(2, event=None), "line 3: "),
     "bytes that are none": (changed(2, event="?"), "line 3: "),

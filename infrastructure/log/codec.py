@@ -140,7 +140,8 @@ class Codec:
     def _decode_old(self, payload: bytes, what: str) -> Event:
         try:
             plain = _PLAIN_DECODER.decode(payload)
-        except (msgspec.DecodeError, ValueError, RecursionError) as error:
+        except (msgspec.DecodeError, ValueError, TypeError, RecursionError) as error:
+            # A TypeError: msgspec before 0.22 raises it for a map whose key is a map.
             raise DamagedError(what, str(error)) from error
         if not isinstance(plain, dict):
             raise DamagedError(what, "its payload is not a map")

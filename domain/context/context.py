@@ -421,7 +421,10 @@ class Context(Generic[S]):
         self._require_writer()
         named = self.version if version is None else require_whole(version, "the version", least=None)
         if not 0 < named <= self.version:
-            raise NotFoundError(f"{self.stream_id} has no version {named}: it is at {self.version}")
+            raise NotFoundError(
+                f"{self.stream_id} has no version {named}: "
+                + (f"it goes from 1 to {self.version}" if self.version else "nothing is recorded in it yet")
+            )
         call = ("name_version", name, version)
         outcome = self._record(NameVersion(name, named), expected_version, idempotency_key, catch_up=True, call=call)
         first: Any = outcome.events[0] if outcome.replayed and outcome.events else None

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.errors import InvalidInputError
+from refold.domain.chat.context import ChatContext
+from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.ids import Happened, OfItem, microseconds, parse_address, require_name
 from refold.domain.positions import BEGINNING, Moment
 
@@ -149,3 +150,14 @@ def test_microseconds(time: datetime) -> None:
     since = microseconds(time)
 
     assert datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=since) == time
+
+
+def test_a_name_for_a_version_that_is_not_there() -> None:
+    """The error says which there are; an empty context has none."""
+    chat = ChatContext()
+    with pytest.raises(NotFoundError, match="has no version 0: nothing is recorded in it yet"):
+        chat.name_version("begun")
+
+    chat.add_message("user", "hi")
+    with pytest.raises(NotFoundError, match="has no version 3: it goes from 1 to 2"):
+        chat.name_version("begun", 3)

@@ -131,6 +131,10 @@ class Replay:
         # The indexes of the calls, by version.
         self._places: dict[int, int] = {}
 
+    def __repr__(self) -> str:
+        tokens, cached = f"{self.tokens_then} -> {self.tokens_now}", f"{self.cached_then} -> {self.cached_now}"
+        return f"Replay({len(self.calls)} calls, tokens {tokens}, cached {cached})"
+
     @property
     def tokens_then(self) -> int:
         """The tokens of all prompts as recorded."""

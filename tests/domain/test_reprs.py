@@ -82,6 +82,16 @@ def test_an_effect_of_an_eviction() -> None:
     assert repr(chat.evict("m")) == "Eviction(version=3, item_ids=['m'], tokens_removed=14)"
 
 
+def test_the_result_of_a_replay() -> None:
+    """How many calls, and the sums before and after."""
+    chat = refold.ChatContext()
+    for number in range(2):
+        chat.add_message("user", "x" * 400, f"u{number}")
+        chat.add_message("assistant", "x" * 400, f"a{number}")
+
+    assert repr(chat.replay("items:1")) == "Replay(2 calls, tokens 416 -> 208, cached 104 -> 0)"
+
+
 def test_the_id_comes_first() -> None:
     """`fork`, `copy` and `branch` take it so; a limit may stand there too, as in the seed."""
     with refold.open(":memory:") as store:

@@ -94,3 +94,13 @@ def test_the_next_event_of_the_newest_is_not_there_yet(watched: Watched) -> None
     page.keyboard.press("ArrowRight")
     expect(page.locator("#said")).to_have_text("there is no later event yet")
     expect(page.locator("h1")).to_have_text(f"side@{head}")
+
+
+def test_the_help_is_seen_whole(watched: Watched) -> None:
+    """On a wide page nothing of it has to be scrolled to, not even the button that closes it."""
+    page = watched.open("/")
+    page.keyboard.press("?")
+    help_ = page.get_by_role("dialog")
+    expect(help_).to_be_visible()
+    assert help_.evaluate("one => one.scrollHeight - one.clientHeight") <= 0
+    page.keyboard.press("Escape")

@@ -6,6 +6,7 @@ Texts have their guards in `canonical`, ids and names in `ids`.
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Iterable, Mapping, Set
 from os import PathLike
@@ -95,6 +96,20 @@ def require_callable(value: T, what: str) -> T:
     if not callable(value):
         raise InvalidInputError(f"{what} is {value!r}: give a function")
     return value
+
+
+def require_done(result: T, refusal: str) -> T:
+    """
+    Return what a function of a caller returned.
+
+    Raises:
+        InvalidInputError: it is still to be awaited; `refusal` says so, and what to do.
+    """
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
+        raise InvalidInputError(refusal)
+    return result
 
 
 def require_functions(**functions: Any) -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from ..arguments import refuse_copy
+from ..arguments import refuse_copy, require_done
 from ..errors import InvalidInputError
 from ..named_events import recorded_event
 from .events import (
@@ -257,10 +257,7 @@ def replay_now(replay: Replay, turns: Iterator[Any]) -> Replay:
         InvalidInputError: the policy is async: use `areplay`.
     """
     for turn in turns:
-        if inspect.isawaitable(turn):
-            if inspect.iscoroutine(turn):
-                turn.close()
-            raise InvalidInputError("this policy is to be awaited: use areplay()")
+        require_done(turn, "this policy is to be awaited: use areplay()")
     return replay
 
 

@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
-from ..arguments import refuse_copy, require_callable, require_limits, require_system, require_whole
+from ..arguments import refuse_copy, require_callable, require_done, require_limits, require_system, require_whole
 from ..canonical import require_given_key
 from ..clock import REAL_SYSTEM, System
 from ..concurrency.threads import in_thread
@@ -35,6 +35,7 @@ from .transaction import current_transaction
 
 # The types of attributes that a view gets as a read-only copy.
 CHANGEABLE = (list, dict)
+AWAITED = "the change is async: give a function that is not; it gets the context behind an async one"
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -464,11 +465,12 @@ class Context(Generic[S]):
         Refresh, run `change(self)`, and repeat this as long as another writer comes first.
 
         Raises:
+            InvalidInputError: the change is async.
             ConcurrencyError: another writer came first a hundred times, or the change expects a version that the
                 context has not reached.
         """
         require_callable(change, "the change")
-        result: T = self._writer.retry(lambda: change(self))
+        result: T = self._writer.retry(lambda: require_done(change(self), AWAITED))
         return result
 
     def cleanup(self) -> None:

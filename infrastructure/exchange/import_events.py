@@ -22,6 +22,7 @@ from ...domain.log.envelope import encode_payload, require_payload_size
 from ...domain.log.ports import LiveLog, NewEvents
 from ..context_streams import named_versions, root_of
 from ..log.codec import tag_of
+from ..trust.erasing import events_of_store
 from .event_files import EventLine, Progress, ReadLine, event_lines
 from .rehearsal import rehearse
 
@@ -215,11 +216,11 @@ def _append(log: LiveLog, stream: str, read: Iterable[ReadLine], head: int, eras
         ConcurrencyError: the stream of erasures has not the version `erasures`, and the file may have what was erased.
     """
     written = 0
+    # Nothing is recorded there; its version is compared in the transaction that records the events.
+    unerased = events_of_store((), erasures)
     for key, group in groupby(read, key=lambda one: one.line.meta.idempotency_key):
         # Events with a key come from one call, and must stay in one append.
         while batch := list(islice(group, BATCH_EVENTS if key is None else None)):
-            if head + written and (now := log.head(ERASURES)) != erasures:
-                raise ConcurrencyError(ERASURES, expected=erasures, actual=now, remedy="import it again")
             new = NewEvents(
                 stream=stream,
                 expected_version=head + written,
@@ -228,6 +229,12 @@ def _append(log: LiveLog, stream: str, read: Iterable[ReadLine], head: int, eras
                 root=batch[0].line.root,
                 idempotency_key=key,
             )
-            log.append([new]).result()
+            try:
+                log.append([new, unerased] if head + written else [new]).result()
+            except ConcurrencyError as error:
+                if error.stream != ERASURES:
+                    raise
+                remedy = "import it again"
+                raise ConcurrencyError(ERASURES, expected=erasures, actual=error.actual, remedy=remedy) from error
             written += len(batch)
     return written

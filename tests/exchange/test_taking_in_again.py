@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold
 from refold.domain.erasure.events import STREAM as ERASURES
 from refold.domain.errors import ConcurrencyError, InvalidInputError
+from refold.domain.log.ports import NewEvents
 from refold.infrastructure.exchange import TakenIn, export_events, take_in_events
 from refold.infrastructure.exchange import import_events as taking_in
 from refold.infrastructure.exchange.event_files import ReadLine, event_lines
@@ -95,6 +97,30 @@ def test_what_is_erased_between_two_appends(
     monkeypatch.setattr(taking_in, "event_lines", erasing)
     with pytest.raises(ConcurrencyError, match="import it again"):
         take_in_events(store.log, tmp_path / "file")
+    assert store.log.head("chat:a") == 2
+
+
+def test_what_is_erased_at_the_moment_of_an_append(
+    store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The append itself is refused, and none of its events is there."""
+    with refold.open(":memory:") as source:
+        source.chat("a").add_messages([{"role": "user", "content": str(number)} for number in range(6)])
+        export_events(source.log, tmp_path / "file")
+    store.chat("other").add_message("user", "secret")
+    append = store.log.append
+
+    def crossed(batch: Sequence[NewEvents], **options: Any) -> Any:
+        if store.log.head("chat:a"):
+            monkeypatch.setattr(store.log, "append", append)
+            store.erase(context="other", why="asked", dry_run=False)
+        return append(batch, **options)
+
+    monkeypatch.setattr(taking_in, "BATCH_EVENTS", 2)
+    monkeypatch.setattr(store.log, "append", crossed)
+    with pytest.raises(ConcurrencyError, match="import it again"):
+        take_in_events(store.log, tmp_path / "file")
+
     assert store.log.head("chat:a") == 2
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
+from ..row_faults import KEY_DESTROYED, RETIRED, ROWS_REPORTED
 from .connection import SqliteDatabase, translated
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
@@ -32,6 +33,11 @@ OWN_TABLES = (
 )
 REPLACED = f"""
     SELECT type, name FROM sqlite_schema WHERE lower(name) IN {OWN_TABLES} AND (type <> 'table' OR rootpage = 0)
+"""
+# A trigger can change or drop what an append records, or what is packed into blocks.
+TRIGGERS = f"""
+    SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) IN {OWN_TABLES}
+    AND name NOT GLOB '{RETIRED}*' AND name NOT GLOB '{KEY_DESTROYED}*' LIMIT {ROWS_REPORTED}
 """
 # Whether the tables that every log has are there.
 UNNAMED = "SELECT count(*) = 5 FROM sqlite_schema WHERE name IN ('stream', 'tag', 'event', 'blob', 'idempotency')"
@@ -84,11 +90,13 @@ def prepare_schema(database: SqliteDatabase) -> None:
 
     Raises:
         StorageUnavailableError: the file belongs to another program, or to a newer Refold.
-        DamagedError: its version is none, or something else is in the place of a table.
+        DamagedError: its version is none, something else is in the place of a table, or one that is opened for writing
+            has a trigger that is not Refold's.
     """
     with database.reading() as connection:
         application, version, tables = _identity(connection)
         replaced = connection.execute(REPLACED).fetchone() if application == APPLICATION_ID else None
+        trigger = None if database.read_only else connection.execute(TRIGGERS).fetchone()
         foreign = _not_refolds(connection, database.where) if tables and application != APPLICATION_ID else None
     where = database.where
     if application == APPLICATION_ID:
@@ -98,6 +106,8 @@ def prepare_schema(database: SqliteDatabase) -> None:
             raise DamagedError(where, f"its tables have the version {version}, which there never was")
         if replaced:
             raise DamagedError(where, f"a {replaced[0]} has the place of the table {replaced[1]}")
+        if trigger:
+            raise DamagedError(where, foreign_trigger(*trigger), remedy="it is read with `read_only` until then")
         if version < SCHEMA_VERSION and not database.read_only:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)
@@ -107,6 +117,11 @@ def prepare_schema(database: SqliteDatabase) -> None:
     if database.read_only:
         raise StorageUnavailableError(f"{where} is empty: import something into it first")
     _create_tables(database)
+
+
+def foreign_trigger(name: str, table: str) -> str:
+    """Return what is wrong with a trigger that another program made."""
+    return f"{name} on the table {table} is no trigger of Refold: drop it"
 
 
 def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:

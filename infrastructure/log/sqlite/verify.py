@@ -17,22 +17,17 @@ from ...files import BESIDE_SQLITE
 from ..compression import Compression
 from ..database_log import LAST_CHARACTER, NO_LIMIT, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import KEY_DESTROYED, RETIRED, ROWS_REPORTED, empty_key, nameless_type, opening
+from ..row_faults import ROWS_REPORTED, empty_key, nameless_type, opening
 from .blocks import Block, BlockPart, checked_body
 from .connection import SqliteDatabase
 from .read import BLOCK_COLUMNS
-from .schema import OWN_TABLES
+from .schema import TRIGGERS, foreign_trigger
 
 FAULTS_REPORTED = 10
 NAMELESS = f"""
     SELECT coalesce(s.id, 'stream ' || e.stream), e.version, e.tag
     FROM event AS e LEFT JOIN tag AS t ON t.key = e.tag LEFT JOIN stream AS s ON s.key = e.stream
     WHERE t.key IS NULL ORDER BY e.position LIMIT {ROWS_REPORTED}
-"""
-# A trigger can change what an append records.
-TRIGGERS = f"""
-    SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) IN {OWN_TABLES}
-    AND name NOT GLOB '{RETIRED}*' AND name NOT GLOB '{KEY_DESTROYED}*' LIMIT {FAULTS_REPORTED}
 """
 NEXT_TEXT = "SELECT key, hash, data FROM blob WHERE key > ? ORDER BY key LIMIT 1"
 # Versions have no holes, so the last version implies all others.
@@ -80,8 +75,7 @@ class CheckedLog(DatabaseLog):
     def damaged_files(self) -> list[DamagedError]:
         rows = self._rows(f"PRAGMA integrity_check({FAULTS_REPORTED})")
         faults = [str(row[0]) for row in rows if row[0] != "ok"]
-        others = self._rows(TRIGGERS)
-        faults += [f"{name} on the table {table} is no trigger of Refold: drop it" for name, table in others]
+        faults += [foreign_trigger(*one) for one in self._rows(TRIGGERS)]
         return [DamagedError("the database file", fault) for fault in faults]
 
     def damaged_rows(self) -> list[DamagedError]:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold.domain.chat.context import ChatContext
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.ids import Happened, OfItem, microseconds, parse_address, require_name
+from refold.domain.memory.memory import InMemoryMemoryStore
+from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING, Moment
 
 from .strategies import ALPHABET, MOMENT, PROPERTY
@@ -153,11 +154,11 @@ def test_microseconds(time: datetime) -> None:
 
 
 def test_a_name_for_a_version_that_is_not_there() -> None:
-    """The error says which there are; an empty context has none."""
-    chat = ChatContext()
+    """The error says which there are; a scope of a memory has none before its first record."""
+    scope = InMemoryMemoryStore().scope("user")
     with pytest.raises(NotFoundError, match="has no version 0: nothing is recorded in it yet"):
-        chat.name_version("begun")
+        scope.name_version("begun")
 
-    chat.add_message("user", "hi")
-    with pytest.raises(NotFoundError, match="has no version 3: it goes from 1 to 2"):
-        chat.name_version("begun", 3)
+    scope.put(MemoryRecord(scope="user", key="city", value="Zürich"))
+    with pytest.raises(NotFoundError, match="has no version 3: it goes from 1 to 1"):
+        scope.name_version("begun", 3)

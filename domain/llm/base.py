@@ -74,8 +74,9 @@ class LLMResponse(BaseModel):
     A piece of an answer.
 
     Known keys of `metadata`: `usage` (a TokenBudget), `finish_reason`, `tool_calls` (a list of arguments for
-    `ChatContext.add_function_call(**call)`), and `restart`: true if an answer starts again, so that the text before
-    this piece must be discarded.
+    `ChatContext.add_function_call(**call)`), `answer` (for `ChatContext.add_messages`: the whole answer, if it has more
+    than text and calls), and `restart`: true if an answer starts again, so that the text before this piece must be
+    discarded.
     """
 
     content: str

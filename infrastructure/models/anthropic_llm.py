@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
 from ...domain.formats.anthropic.send import function_name
+from ...domain.formats.receive import as_plain_data
 from ...domain.llm.base import LLMResponse
 from ...domain.llm.tools import ToolSchema
 from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, spoken
+
+# The type of a block that is a call of a tool.
+CALL = "tool_use"
+# A text that did not begin, which the API would not take back.
+EMPTY = {"type": "text", "text": ""}
 
 
 class AnthropicLLM(ClientLLM):
@@ -72,29 +78,35 @@ class AnthropicLLM(ClientLLM):
                     yield spoken(text)
         yield reading.ending.response(self.provider)
 
+    def name_calls(self, metadata: dict[str, Any], names: Mapping[str, str]) -> None:
+        super().name_calls(metadata, names)
+        for block in metadata.get("answer", {}).get("content", ()):
+            if block["type"] == CALL:
+                block["name"] = names.get(block["name"], block["name"])
+
 
 class _Reading:
     """Reads the events of one message; the index of a block identifies it."""
 
     def __init__(self) -> None:
         self.ending = Ending()
-        self._calls: dict[int, dict[str, Any]] = {}
         self._stop_reason: str | None = None
+        self._about: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._blocks: dict[int, dict[str, Any]] = {}
+        # The JSON of the arguments of calls, as far as it came.
+        self._inputs: dict[int, str] = {}
 
     def text_of(self, event: Any) -> str:
         """Process an event and return its text, or ""."""
         match event.type:
             case "message_start":
+                self._about = {"model": event.message.model}
                 self._count(event.message.usage)
-            case "content_block_start" if event.content_block.type == "tool_use":
-                block = event.content_block
-                call = {"call_id": block.id, "name": block.name, "arguments": "", "start": block.input}
-                self._calls[event.index] = call
-            case "content_block_delta" if event.delta.type == "text_delta":
-                return str(event.delta.text)
-            # Tools that run at Anthropic get arguments, too.
-            case "content_block_delta" if event.delta.type == "input_json_delta" and event.index in self._calls:
-                self._calls[event.index]["arguments"] += event.delta.partial_json
+            case "content_block_start":
+                self._blocks[event.index] = as_plain_data(event.content_block)
+            case "content_block_delta":
+                return self._added(event.index, event.delta)
             case "message_delta":
                 self._stop_reason = event.delta.stop_reason or self._stop_reason
                 self._count(event.usage)
@@ -102,25 +114,55 @@ class _Reading:
                 self._finish()
         return ""
 
+    def _added(self, index: int, delta: Any) -> str:
+        """Add a piece of a block, and return it if it is text that the model says."""
+        block = self._blocks.setdefault(index, EMPTY.copy())
+        match delta.type:
+            case "text_delta":
+                block["text"] += delta.text
+                return str(delta.text)
+            case "input_json_delta":
+                self._inputs[index] = self._inputs.get(index, "") + delta.partial_json
+            case "thinking_delta":
+                block["thinking"] += delta.thinking
+            case "signature_delta":
+                block["signature"] = delta.signature
+        return ""
+
     def _finish(self) -> None:
         self.ending.finish_reason = self._stop_reason or "end_turn"
-        for call in self._calls.values():
-            start = call.pop("start")
+        for index, block in self._blocks.items():
             # A tool without parameters gets no JSON at all.
-            call["arguments"] = call["arguments"] or json.dumps(start or {})
-            self.ending.tool_calls.append(call)
+            arguments = self._inputs.get(index) or json.dumps(block.get("input") or {})
+            if block["type"] == CALL:
+                call = {"call_id": block["id"], "name": block["name"], "arguments": arguments}
+                self.ending.tool_calls.append(call)
+            if "input" in block:
+                block["input"] = _as_json(arguments)
+        blocks = [block for block in self._blocks.values() if block != EMPTY]
+        if any(block["type"] not in ("text", CALL) for block in blocks):
+            self.ending.answer = {"role": "assistant", "content": blocks, **self._about, "usage": self._usage}
 
     def _count(self, usage: Any) -> None:
         # Counts are cumulative; a count that an event lacks stays as it was. `input_tokens` leaves out cached tokens.
         budget = self.ending.usage
         if usage is None:
             return
+        self._usage |= {name: count for name, count in as_plain_data(usage).items() if count is not None}
         if usage.input_tokens is not None:
             read, written = usage.cache_read_input_tokens or 0, usage.cache_creation_input_tokens or 0
             budget.input_tokens = max(budget.input_tokens, usage.input_tokens + read + written)
             budget.cached_tokens = max(budget.cached_tokens, read)
         budget.output_tokens = usage.output_tokens or budget.output_tokens
         budget.total_tokens = budget.input_tokens + budget.output_tokens
+
+
+def _as_json(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        # The model was at its limit in the middle of a call.
+        return arguments
 
 
 def _client(api_key: str | None, base_url: str | None) -> Any:

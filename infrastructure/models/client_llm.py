@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from json import JSONDecodeError
 from typing import Any
 
@@ -78,6 +78,8 @@ class Ending:
         self.usage = TokenBudget()
         self.finish_reason: str | None = None
         self.tool_calls: list[dict[str, Any]] = []
+        # The whole answer in the provider's form, where it is more than text and calls.
+        self.answer: dict[str, Any] | None = None
 
     def response(self, provider: str) -> LLMResponse:
         """
@@ -91,6 +93,8 @@ class Ending:
         metadata: dict[str, Any] = {"finish_reason": self.finish_reason, "usage": self.usage}
         if self.tool_calls:
             metadata["tool_calls"] = self.tool_calls
+        if self.answer:
+            metadata["answer"] = self.answer
         return spoken("", metadata)
 
 
@@ -118,6 +122,11 @@ class ClientLLM(LLM):
     def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
         """Send a request and yield the answer."""
 
+    def name_calls(self, metadata: dict[str, Any], names: Mapping[str, str]) -> None:
+        """Give the calls in an answer the own names of their tools, by the names that were sent."""
+        for call in metadata.get("tool_calls", ()):
+            call["name"] = names.get(call["name"], call["name"])
+
     async def close_client(self) -> None:
         """Close the client's connections."""
         await self.client.close()
@@ -130,7 +139,8 @@ class ClientLLM(LLM):
         **kwargs: Any,
     ) -> AsyncIterator[LLMResponse]:
         """
-        Yield the text as it comes, then one piece with `usage`, `finish_reason` and `tool_calls` in its metadata.
+        Yield the text as it comes, then one piece with `usage`, `finish_reason`, `tool_calls` and `answer` in its
+        metadata.
 
         `kwargs` are parameters of the provider's API and override the adapter's own; the graph is not used. Each error
         is also an "error" event.
@@ -149,8 +159,7 @@ class ClientLLM(LLM):
         self._running.add(task)
         try:
             while (piece := await pieces.get()) is not None:
-                for call in (piece.metadata or {}).get("tool_calls", ()):
-                    call["name"] = names.get(call["name"], call["name"])
+                self.name_calls(piece.metadata or {}, names)
                 yield piece
             await asyncio.wait({task})
             self._check(task)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.usage import usage_of
 from refold.domain.llm.base import LLMResponse, TokenBudget, collect
 from refold.infrastructure.models.anthropic_llm import AnthropicLLM
 from refold.infrastructure.models.google_llm import GoogleLLM
@@ -109,6 +110,54 @@ def test_tools_that_anthropic_runs_itself(server: Server) -> None:
 
     found = ending(server, Answer([*Anthropic.texts(), *sse(*pieces, named=True), *call, *Anthropic.end()]), Anthropic)
     assert found["tool_calls"] == [{"call_id": "c1", "name": "look_up", "arguments": '{"order": 7}'}]
+    assert search in found["answer"]["content"]
+
+
+@pytest.mark.parametrize("text", ["", "I look it up."])
+def test_thinking_of_anthropic_goes_back_to_it(text: str, server: Server) -> None:
+    """It wants what came before a call, as it was, with the output; a loop records the whole answer."""
+    sealed = {"type": "redacted_thinking", "data": "c2VhbGVk"}
+    blocks: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
+        (sealed, []),
+        (
+            {"type": "thinking", "thinking": "", "signature": ""},
+            [
+                {"type": "thinking_delta", "thinking": "An order, "},
+                {"type": "thinking_delta", "thinking": "so look."},
+                {"type": "signature_delta", "signature": "c2lnbmVk"},
+            ],
+        ),
+        ({"type": "text", "text": text}, []),
+        (
+            {"type": "tool_use", "id": "c1", "name": "shop_look_up", "input": {}},
+            [{"type": "input_json_delta", "partial_json": '{"order": 7}'}],
+        ),
+    ]
+    pieces: list[Any] = []
+    for index, (block, deltas) in enumerate(blocks):
+        pieces.append({"type": "content_block_start", "index": index, "content_block": block})
+        pieces += [{"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas]
+    start, *_ = Anthropic.texts()
+    server.answers = [Answer([start, *sse(*pieces, named=True), *Anthropic.end()])]
+    tool = {"name": "shop.look_up", "description": "", "parameters": {"type": "object", "properties": {}}}
+    *_, last = asyncio.run(asked(Anthropic.model(server.url), tools=[tool]))
+    chat = ChatContext()
+    chat.add_message("user", "Where is order 7?")
+
+    chat.add_messages((last.metadata or {})["answer"])
+    chat.add_function_output("shop.look_up", "shipped", call_id="c1")
+
+    (_, turn, _), _ = chat.to_anthropic_messages()
+    said = [{"type": "text", "text": text}] if text else []
+    assert turn["content"] == [
+        sealed,
+        {"type": "thinking", "thinking": "An order, so look.", "signature": "c2lnbmVk"},
+        *said,
+        {"type": "tool_use", "id": "c1", "name": "shop_look_up", "input": {"order": 7}},
+    ]
+    assert [getattr(item, "name", None) for item in chat.items[-2:]] == ["shop.look_up"] * 2
+    used = usage_of(chat.recorded_items()[1])
+    assert (used.model, used.input_tokens, used.cached_tokens, used.output_tokens) == ("model-1", 7, 3, 5)
 
 
 def test_google_keeps_signatures_and_makes_ids(server: Server) -> None:

@@ -17,8 +17,6 @@ from .client_llm import ClientLLM, Ending, Request, key_from, missing_package, s
 
 # The type of a block that is a call of a tool.
 CALL = "tool_use"
-# A text that did not begin, which the API would not take back.
-EMPTY = {"type": "text", "text": ""}
 
 
 class AnthropicLLM(ClientLLM):
@@ -116,7 +114,7 @@ class _Reading:
 
     def _added(self, index: int, delta: Any) -> str:
         """Add a piece of a block, and return it if it is text that the model says."""
-        block = self._blocks.setdefault(index, EMPTY.copy())
+        block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         match delta.type:
             case "text_delta":
                 block["text"] += delta.text
@@ -139,7 +137,7 @@ class _Reading:
                 self.ending.tool_calls.append(call)
             if "input" in block:
                 block["input"] = _as_json(arguments)
-        blocks = [block for block in self._blocks.values() if block != EMPTY]
+        blocks = [*self._blocks.values()]
         if any(block["type"] not in ("text", CALL) for block in blocks):
             self.ending.answer = {"role": "assistant", "content": blocks, **self._about, "usage": self._usage}
 

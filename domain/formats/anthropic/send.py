@@ -122,6 +122,8 @@ class _Thread:
 
     def __init__(self) -> None:
         self.messages: list[AnthropicMessage] = []
+        # The thinking of a message without a word: it goes with the calls behind it, as it would be refused alone.
+        self._thinking: list[dict[str, Any]] = []
         self._ids = UniqueIds(_sendable)
 
     def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
@@ -136,12 +138,15 @@ class _Thread:
 
     def say(self, message: MessageAdded) -> None:
         """Add a message of a user or an assistant, if it has content."""
-        if blocks := _blocks_of(message):
+        blocks = _blocks_of(message)
+        if blocks:
             self._add(message.role, blocks)
+        self._thinking = [] if blocks or not message.extra else _kept_blocks_sent(message.extra, message.role)
 
     def ask(self, batch: Batch) -> None:
         """Add calls, and their outputs in the order of the calls."""
-        uses, results = [], []
+        uses, results = self._thinking, []
+        self._thinking = []
         for call, answer in batch:
             call_id = self._ids.take(call.call_id)
             if call.metadata:

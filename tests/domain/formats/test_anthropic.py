@@ -219,7 +219,11 @@ def test_thinking_goes_back_to_where_it_was() -> None:
 
     spoke = said("m", "a", role="assistant", extra=packed(beside))
     assert sent(ASKED, spoke, call(metadata=beside))[1] == assistant(thought, text("a"), thought, use())
-    assert sent(ASKED, said("m", "", role="assistant", extra=packed(beside))) == [user("w?")]
+    silent = said("m", "\n\n", role="assistant", extra=packed(beside))
+    assert sent(ASKED, silent) == [user("w?")]
+    # The API refuses a call without the thinking before it.
+    assert sent(ASKED, silent, call())[1] == assistant(thought, use())
+    assert sent(ASKED, silent, said("u2", "go on"), call())[1] == assistant(use())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import msgspec
 
 from ..canonical import canonical_json, require_unicode
 from ..clock import System
-from ..concurrency.threads import in_thread
+from ..concurrency.threads import in_thread, in_thread_or_here
 from ..errors import DecisionRefusedError, InvalidInputError, RefoldError
 from .events import UNFINISHED, MessageAdded, is_instructions
 from .item_events import make_event
@@ -148,7 +148,7 @@ class MessageStream:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        await in_thread(self.__exit__, kind, error, traceback)
+        await in_thread_or_here(self.__exit__, kind, error, traceback)
 
     def _add(self, text: str) -> bool:
         """Keep a text, and return whether there is something to record."""

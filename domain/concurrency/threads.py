@@ -37,6 +37,10 @@ def start_if_possible(thread: threading.Thread) -> None:
         thread.start()
 
 
+class NoThreadError(RuntimeError):
+    """No thread can be started for a call, which is not made."""
+
+
 class OwnThreads:
     """Threads for the calls of one flow of control, from `begin` to `end`, and of the tasks that it starts."""
 
@@ -98,10 +102,21 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
     A caller that is cancelled, however often, still waits for the end: the thread cannot be stopped, and must not work
     on behind it.
+
+    Raises:
+        NoThreadError: no thread can be started.
     """
     own = _OWN.get()
     made = partial(call, *args, **kwargs)
     return await (_in_one_of(None, made) if own is None else _in_one_of(own.executor, made, own.calls))
+
+
+async def in_thread_or_here(call: Callable[..., T], *args: Any) -> T:
+    """Run what cannot be left out, as the end of a block: as `in_thread`, or here where no thread can be started."""
+    try:
+        return await in_thread(call, *args)
+    except NoThreadError:
+        return call(*args)
 
 
 async def in_waiting_thread(call: Callable[[], T]) -> T:
@@ -122,10 +137,13 @@ async def _in_one_of(threads: Executor | None, call: Callable[[], T], calls: set
     work: asyncio.Future[T]
     try:
         work = asyncio.get_running_loop().run_in_executor(threads, made)
-    except RuntimeError:
+    except BaseException as error:
         # An executor that could start no thread keeps the call, and would make it with a later one.
-        if made.is_taken_back():
+        is_made = not made.is_taken_back()
+        if not isinstance(error, RuntimeError):
             raise
+        if not is_made:
+            raise NoThreadError(*error.args) from error
         work = asyncio.ensure_future(made.outcome())
     try:
         return await asyncio.shield(work)

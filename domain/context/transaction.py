@@ -19,7 +19,7 @@ import msgspec
 from ..canonical import FINGERPRINT_BYTES, fingerprint, require_given_key
 from ..clock import REAL_SYSTEM
 from ..concurrency.locks import News
-from ..concurrency.threads import OwnThreads, in_thread
+from ..concurrency.threads import OwnThreads, in_thread_or_here
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageBusyError
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.gate import behind_gate, gate_of
@@ -409,7 +409,7 @@ class AsyncTransaction:
                 self._manager.__exit__(kind, error, trace)
             else:
                 # Calls of tasks that the block began and did not wait for: they join it, and are rolled back with it.
-                await in_thread(self._end, {*self._threads.calls}, kind, error, trace)
+                await in_thread_or_here(self._end, {*self._threads.calls}, kind, error, trace)
         finally:
             self._threads.end(is_collected=kind is GeneratorExit)
 

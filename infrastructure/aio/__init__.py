@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, ParamSpec
 
-from ...domain.concurrency.threads import in_thread
+from ...domain.concurrency.threads import in_thread, in_thread_or_here
 
 if TYPE_CHECKING:
     from ..open import open_store
@@ -31,7 +31,7 @@ class AsyncOpening:
         except BaseException:
             # The task was cancelled, and nobody gets the store.
             for store in opened:
-                await in_thread(store.sync.close)
+                await in_thread_or_here(store.sync.close)
             raise
         return opened[0]
 

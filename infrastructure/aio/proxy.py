@@ -12,7 +12,7 @@ import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast, overload
 
-from ...domain.concurrency.threads import in_thread
+from ...domain.concurrency.threads import in_thread, in_thread_or_here
 from ...domain.context.transaction import AsyncTransaction
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class StoreProxy(AsyncProxy["Store"]):
 
     async def close(self) -> None:
         """Flush what is queued, then close the database; may be called twice."""
-        await in_thread(self.sync.close)
+        await in_thread_or_here(self.sync.close)
 
     async def __aenter__(self) -> Self:
         return self

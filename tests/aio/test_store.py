@@ -11,11 +11,13 @@ from contextlib import nullcontext
 from contextvars import Context
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import refold
 from refold.domain.chat.items import ChatMessage
+from refold.domain.concurrency import threads
 from refold.domain.context import transaction as transactions
 from refold.domain.errors import InvalidInputError, NotFoundError, StorageClosedError, StorageUnavailableError
 from refold.infrastructure import subscription
@@ -275,6 +277,29 @@ async def test_a_thread_that_cannot_be_started(is_made: bool, monkeypatch: pytes
         if not is_made:
             await chat.add_message("user", "hello")
         assert said(await chat.items) == ["hello"]
+
+
+async def test_ends_where_no_thread_can_be_started(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a stream, of a transaction or of a store cannot be left out: it runs in the thread of the loop."""
+    loop, may_end = asyncio.get_running_loop(), threading.Event()
+    loop.set_default_executor(ThreadPoolExecutor(2))
+    monkeypatch.setattr(threads, "_IDLE", {})
+    async with refold.aopen(location) as store:
+        chat = await store.chat("a")
+        busy = loop.run_in_executor(None, may_end.wait, SOON_SECONDS)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+            async with chat.stream("assistant") as out:
+                out.write("hello")
+            async with store.transaction():
+                chat.sync.add_message("user", "kept")
+            chat.sync.add_message("user", "by itself")
+            await store.close()
+        may_end.set()
+        await busy
+    if location != ":memory:":
+        async with refold.aopen(location) as store:
+            assert said(await (await store.chat("a")).items) == ["hello", "kept", "by itself"]
 
 
 @pytest.mark.parametrize("is_rolled_back", [False, True])

@@ -33,6 +33,7 @@ from ..databases import Database, open_database, ring_of, tables_of
 from ..log.codec import CODEC, Codec
 from ..log.compression import erased_form
 from ..log.records import Part
+from ..log.row_faults import RETIRED
 from ..projecting.store import ProjectionStore, kept_by
 from ..trust.tables import ADD_KEY, Statement, keys_in
 from .event_files import Progress, is_same_file, pages_up_to
@@ -447,7 +448,7 @@ def _carried_out(
     if source.where == target.where or any(map(is_same_file, source.log.files()[:1], target.log.files()[:1])):
         raise InvalidInputError(f"{source.where} cannot be copied onto itself: name another database")
     if move and copy.is_recorded():
-        source.log.retire()
+        source.log.retire(RETIRED)
         return copy.report(0, is_moved=True)
     copy.require_begun()
     begun, is_woven = source.tally.events, source.log.has_slices and not target.log.has_slices

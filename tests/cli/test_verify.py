@@ -55,6 +55,18 @@ def test_each_problem_has_a_line(damaged: Path) -> None:
     assert last.endswith(": 3 problems")
 
 
+def test_a_trigger_of_another_program(database: Path) -> None:
+    """The file can be read only: questions are answered, and all damage is told."""
+    sql(database, "CREATE TRIGGER t AFTER INSERT ON idempotency BEGIN SELECT 1; END")
+
+    assert refold("search", "flight", db=database).code == 0
+    assert "cannot be written: t on the table" in refold("evict", "air-0.1", "@2", db=database).err
+    sql(database, "UPDATE event SET payload = x'00c1' WHERE position = 3")
+    told = refold("verify", db=database).out
+    assert "t on the table idempotency is no trigger of Refold: drop it" in told
+    assert "event chat:air-0.0@3: it does not match its digest" in told
+
+
 def test_projections_are_repaired(database: Path) -> None:
     """What was wrong and is mended is said; then nothing is wrong any more."""
     assert refold("contexts", db=database).code == 0

@@ -1,5 +1,7 @@
 """Two moves of one store."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -36,3 +38,17 @@ def test_the_first_fails_when_the_second_is_done(
     assert run("init", "--reopen", "--db", source).code == 0
     with refold.open(source) as store:
         store.chat("later").add_message("user", "open again")
+
+
+def test_a_move_that_is_repeated(tmp_path: Path) -> None:
+    """It closes the store as it was: there is one mark more at most."""
+    source, target = str(tmp_path / "a.db"), str(tmp_path / "b.db")
+    with refold.open(source) as store:
+        store.chat("a").add_message("user", "before")
+    marks = []
+    for _ in range(3):
+        copy_store(source, target, move=True, lag_seconds=0)
+        with closing(sqlite3.connect(source)) as connection:
+            marks += connection.execute("SELECT count(*) FROM sqlite_schema WHERE type = 'trigger'").fetchone()
+
+    assert marks == [1, 2, 2]

@@ -13,7 +13,7 @@ import pytest
 import refold
 from refold.domain.chat.items import ChatMessage
 from refold.domain.chat.roles import ChatRole
-from refold.domain.errors import DamagedError, StorageUnavailableError
+from refold.domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
 from refold.infrastructure.log.sqlite import schema
 from refold.infrastructure.log.sqlite.log import SqliteLog
 
@@ -42,20 +42,21 @@ def test_a_view_in_the_place_of_a_table(tmp_path: Path) -> None:
             refold.open(tmp_path / "s.db", read_only=read_only)
 
 
-def test_a_trigger_of_others(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["t", "refold_retired_not"])
+def test_a_trigger_of_others(name: str, tmp_path: Path) -> None:
     """It may drop what is recorded: who writes is refused, and the check names it. Refold's own are no damage."""
     with closing(SqliteLog(tmp_path / "s.db")) as log:
         log.retire()
     with refold.open(tmp_path / "s.db") as store:
         assert store.verify().is_whole
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
-        connection.execute("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event; END")
+        connection.execute(f"CREATE TRIGGER {name} AFTER INSERT ON event BEGIN DELETE FROM event; END")
 
-    with pytest.raises(DamagedError, match="t on the table event is no trigger of Refold: drop it"):
+    with pytest.raises(StorageReadOnlyError, match=f"{name} on the table event is no trigger of Refold: drop it"):
         refold.open(tmp_path / "s.db")
     with refold.open(tmp_path / "s.db", read_only=True) as store:
         (problem,) = store.verify().problems
-    assert problem.reason == "t on the table event is no trigger of Refold: drop it"
+    assert problem.reason == f"{name} on the table event is no trigger of Refold: drop it"
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -243,15 +243,15 @@ class PostgresLog(CheckedLog):
         self._ends.is_distributed = True
         self._appender.distribute()
 
-    def retire(self) -> str:
+    def retire(self, mark: str | None = None) -> str:
         """
-        Refuse events from now on, from every process; return the mark that says so, when all transactions that write
-        events have ended.
+        Refuse events from now on, from every process; return the mark that says so, a new one if none is given, when
+        all transactions that write events have ended.
 
         Raises:
             StorageBusyError: one of them took too long.
         """
-        mark = new_mark()
+        mark = mark or new_mark()
         self.database.ask(BEGIN, WAIT_BRIEFLY, Call(REOPEN.format(mark)), Call(RETIRE.format(mark)), COMMIT)
         return mark
 

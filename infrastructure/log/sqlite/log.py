@@ -36,14 +36,14 @@ from .beside import Segments, Snapshots
 from .connection import SqliteDatabase
 from .erase import Eraser
 from .read import INDEX_OF_BLOCKS, Column, Present, Reader, stored_digest, version_at
-from .schema import prepare_schema, refuse_foreign_file
+from .schema import RETIRES, prepare_schema, refuse_foreign_file
 from .seal import SealedSlice, Sealer
 from .verify import CheckedLog
 
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
 BACKLOG_EVENTS_MAX = 4_096
 # A trigger costs an append nothing while it is not there, and it also stops processes that have the file open already.
-RETIRE = f"CREATE TRIGGER {{}} BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
+RETIRE = f"CREATE TRIGGER IF NOT EXISTS {{}}{RETIRES}"
 REOPEN = "DROP TRIGGER IF EXISTS {}"
 MARKS = f"SELECT name FROM sqlite_schema WHERE type = 'trigger' AND name GLOB '{RETIRED}*'"
 PLAIN = Plain()
@@ -204,9 +204,9 @@ class SqliteLog(CheckedLog):
         with self.database.reading() as connection:
             return int(_one(connection, "SELECT slice FROM stream WHERE id = ?", stream))
 
-    def retire(self) -> str:
-        """Refuse events from now on, from every process; return the mark that says so."""
-        mark = new_mark()
+    def retire(self, mark: str | None = None) -> str:
+        """Refuse events from now on, from every process; return the mark that says so, a new one if none is given."""
+        mark = mark or new_mark()
         self.write(lambda connection: connection.execute(RETIRE.format(mark)))
         return mark
 

@@ -34,10 +34,13 @@ OWN_TABLES = (
 REPLACED = f"""
     SELECT type, name FROM sqlite_schema WHERE lower(name) IN {OWN_TABLES} AND (type <> 'table' OR rootpage = 0)
 """
+# What the trigger of a store that was moved does, behind its name.
+RETIRES = f" BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
 # A trigger can change or drop what an append records, or what is packed into blocks.
 TRIGGERS = f"""
     SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) IN {OWN_TABLES}
-    AND name NOT GLOB '{RETIRED}*' AND name NOT GLOB '{KEY_DESTROYED}*' LIMIT {ROWS_REPORTED}
+    AND sql <> 'CREATE TRIGGER ' || name || '{RETIRES.replace("'", "''")}' AND name NOT GLOB '{KEY_DESTROYED}*'
+    LIMIT {ROWS_REPORTED}
 """
 # Whether the tables that every log has are there.
 UNNAMED = "SELECT count(*) = 5 FROM sqlite_schema WHERE name IN ('stream', 'tag', 'event', 'blob', 'idempotency')"
@@ -90,8 +93,8 @@ def prepare_schema(database: SqliteDatabase) -> None:
 
     Raises:
         StorageUnavailableError: the file belongs to another program, or to a newer Refold.
-        DamagedError: its version is none, something else is in the place of a table, or one that is opened for writing
-            has a trigger that is not Refold's.
+        DamagedError: its version is none, or something else is in the place of a table.
+        StorageReadOnlyError: it is opened for writing, and has a trigger that is not Refold's.
     """
     with database.reading() as connection:
         application, version, tables = _identity(connection)
@@ -107,7 +110,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
         if replaced:
             raise DamagedError(where, f"a {replaced[0]} has the place of the table {replaced[1]}")
         if trigger:
-            raise DamagedError(where, foreign_trigger(*trigger), remedy="it is read with `read_only` until then")
+            raise StorageReadOnlyError(f"{where} cannot be written: {foreign_trigger(*trigger)}")
         if version < SCHEMA_VERSION and not database.read_only:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)

@@ -117,14 +117,16 @@ class _Reading:
         block = self._blocks.setdefault(index, {"type": "text", "text": ""})
         match delta.type:
             case "text_delta":
-                block["text"] += delta.text
+                block["text"] = (block.get("text") or "") + delta.text
                 return str(delta.text)
             case "input_json_delta":
                 self._inputs[index] = self._inputs.get(index, "") + delta.partial_json
             case "thinking_delta":
-                block["thinking"] += delta.thinking
+                block["thinking"] = (block.get("thinking") or "") + delta.thinking
             case "signature_delta":
                 block["signature"] = delta.signature
+            case "citations_delta":
+                block["citations"] = [*(block.get("citations") or ()), as_plain_data(delta.citation)]
         return ""
 
     def _finish(self) -> None:

@@ -92,13 +92,17 @@ class _Calls:
         self._by_index: dict[int, dict[str, str]] = {}
 
     def add(self, deltas: Sequence[Any] | None) -> None:
-        """Add the pieces of one chunk; one with another id begins a call: some servers give all calls one index."""
+        """
+        Add the pieces of one chunk. One with a name and another id begins a call, as some servers give all calls one
+        index; later pieces may have an id of their own.
+        """
         for delta in deltas or ():
             call = self._by_index.get(delta.index)
-            if call is None or (delta.id and call["call_id"] not in ("", delta.id)):
+            is_named = delta.id and delta.function is not None and delta.function.name
+            if call is None or (is_named and call["call_id"] not in ("", delta.id)):
                 call = self._by_index[delta.index] = {"call_id": "", "name": "", "arguments": ""}
                 self._found.append(call)
-            call["call_id"] = delta.id or call["call_id"]
+            call["call_id"] = call["call_id"] or delta.id or ""
             if delta.function is not None:
                 call["name"] = delta.function.name or call["name"]
                 call["arguments"] += delta.function.arguments or ""
@@ -109,10 +113,11 @@ class _Calls:
 
 
 def _usage(usage: Any) -> TokenBudget:
+    asked, answered = usage.prompt_tokens or 0, usage.completion_tokens or 0
     return TokenBudget(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        total_tokens=usage.total_tokens or 0,
+        input_tokens=asked,
+        output_tokens=answered,
+        total_tokens=usage.total_tokens or asked + answered,
         cached_tokens=getattr(usage.prompt_tokens_details, "cached_tokens", None) or 0,
     )
 

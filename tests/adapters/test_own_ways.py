@@ -75,6 +75,17 @@ def test_calls_under_one_index(server: Server, index: int | None) -> None:
     assert [(call["call_id"], call["name"], call["arguments"]) for call in found] == calls
 
 
+def test_pieces_of_a_call_with_other_ids(server: Server) -> None:
+    """Some servers give each piece one; a call begins with its name."""
+    pieces = [json.loads(piece.removeprefix("data: ")) for piece in OpenAI.calls(("c1", "look_up", '{"a": 1}'))]
+    for number, piece in enumerate(pieces, 1):
+        piece["choices"][0]["delta"]["tool_calls"][0]["id"] = f"c{number}"
+
+    (call,) = ending(server, Answer([*sse(*pieces), *OpenAI.end()]), OpenAI)["tool_calls"]
+
+    assert (call["call_id"], call["name"], call["arguments"]) == ("c1", "look_up", '{"a": 1}')
+
+
 def test_anthropic_caches(server: Server) -> None:
     """Instructions go beside the messages, marked for the cache unless that is turned off."""
     server.answers = [Answer([*Anthropic.texts("ok"), *Anthropic.end()]) for _ in range(2)]
@@ -222,6 +233,26 @@ def test_servers_that_count_less(server: Server) -> None:
         found = ending(server, Answer([*provider.texts("On its way."), *last]), provider)
 
         assert (found["finish_reason"], found["usage"].input_tokens) == ("stop", 7)
+    counts = {"prompt_tokens": 7, "completion_tokens": 5}
+    last = [*OpenAI.end()[:1], *sse({"choices": [], "usage": counts}, "[DONE]")]
+    assert ending(server, Answer([*OpenAI.texts(), *last]), OpenAI)["usage"].total_tokens == 12
+
+
+def test_what_an_answer_of_anthropic_cites(server: Server) -> None:
+    """It is beside the text, also where a server begins the text without one."""
+    cited = {"type": "web_search_result_location", "url": "https://e.x", "title": "T", "encrypted_index": "i"}
+    started = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}}
+    pieces = [
+        {"type": "content_block_start", "index": 0, "content_block": started},
+        {"type": "content_block_start", "index": 1, "content_block": {"type": "text"}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "So."}},
+        {"type": "content_block_delta", "index": 1, "delta": {"type": "citations_delta", "citation": cited}},
+    ]
+    start, *_ = Anthropic.texts()
+
+    found = ending(server, Answer([start, *sse(*pieces, named=True), *Anthropic.end()]), Anthropic)["answer"]
+
+    assert found["content"] == [started, {"type": "text", "text": "So.", "citations": [cited]}]
 
 
 def test_google_leaves_out_what_it_has_not_counted(server: Server) -> None:

@@ -112,6 +112,9 @@ class _Input:
             # An origin with a shape that no import creates is ignored.
             with suppress(*MISSHAPEN):
                 came = item_as_came(item, beside)
+                if not is_of_api(came):
+                    # Without what another program or model added; the rest may be more than the item holds.
+                    came = {name: value for name, value in came.items() if name not in ("id", "provider_data")}
                 before, after = _kept_entries(beside, "before"), _kept_entries(beside, "after")
                 made = came if is_sound_item(came) else None
                 self._input += before

@@ -252,7 +252,9 @@ def test_entries_of_other_models() -> None:
         assert others == [asking("a"), answering("a")]
         assert [entry for item in items if isinstance(item, Spoken) for entry in entries_of(item)] == entries
     entries = [{**GO_ON, "id": "a1b2"}, asking("a", id=""), answering("a")]
-    assert openai_responses_input(received(entries))[0] == [{"type": "message", **GO_ON}, asking("a"), answering("a")]
+    assert openai_responses_input(received(entries))[0] == [GO_ON, asking("a"), answering("a")]
+    file = {"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}]}
+    assert openai_responses_input(received([{**file, "id": "a1b2"}]))[0] == [file]
 
 
 def test_chat_messages_and_entries_are_one_context() -> None:

@@ -17,6 +17,7 @@ from ...domain.context.decider import Decider
 from ...domain.context.folded_stream import Place
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
+from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.looking import erased_since, look
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError
 from ...domain.ids import stream_id
@@ -26,6 +27,7 @@ from ...domain.log.ports import LiveLog, NewEvents
 from ...domain.pool.pool import ContextPool
 from ...domain.pool.queue import ContextQueue
 from ..context_streams import first_event, named_versions, root_of
+from ..trust.erasing import events_of_store
 from .cuts import Cut
 
 
@@ -99,9 +101,7 @@ class WhatIf:
         require_no_transaction(self._log, "no branches are kept")
         appended = self._overlay.finish()
         try:
-            self._require_unerased(appended)
-            if appended:
-                self._log.append(appended).result()
+            self._record(appended)
         except BaseException as error:
             # The log may have taken them before an interrupt: of this call, or of an earlier one.
             self._is_interrupted |= not isinstance(error, Exception)
@@ -114,6 +114,20 @@ class WhatIf:
                 raise InvalidInputError(f"{error.stream} exists already: branch again, under another id") from error
         self._is_kept = True
         return [new.stream for new in appended]
+
+    def _record(self, appended: Sequence[NewEvents]) -> None:
+        """Append the branches, if nothing of what they come from was erased, nor is at the same moment."""
+        while True:
+            unerased = events_of_store((), look(self._log))
+            self._require_unerased(appended)
+            try:
+                if appended:
+                    self._log.append([*appended, unerased]).result()
+            except ConcurrencyError as error:
+                if error.stream == ERASURES:
+                    continue
+                raise
+            return
 
     def _require_unerased(self, appended: Sequence[NewEvents]) -> None:
         """Require that nothing was erased of what the branches come from: a fork has a copy of a configuration."""

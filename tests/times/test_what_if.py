@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 import refold
 from refold.domain.context.adopt import named_streams
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, StorageError
+from refold.domain.log.ports import NewEvents
 from refold.domain.positions import Moment
 from refold.domain.spans import Segment
 from tests.contract.writing import at_once
@@ -276,6 +278,24 @@ async def test_the_past_below_stands_still(store: refold.Store) -> None:
         what_if.chat("nowhere")
     with pytest.raises(NotFoundError):
         what_if.chat("a2").fork().at("unnamed")
+
+
+def test_what_is_erased_at_the_moment_of_keeping(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is kept: a fork has a copy of the configuration."""
+    store.chat("a").add_config_update(instructions="secret", tools=[])
+    what_if = store.what_if(store.now())
+    what_if.chat("a").fork_filtered(recent_turns=1)
+    append = store.log.append
+
+    def crossed(batch: Sequence[NewEvents], **options: Any) -> Any:
+        monkeypatch.setattr(store.log, "append", append)
+        store.erase(context="a", why="asked", dry_run=False)
+        return append(batch, **options)
+
+    monkeypatch.setattr(store.log, "append", crossed)
+    with pytest.raises(DecisionRefusedError, match="branch again"):
+        what_if.keep()
+    assert not any(name.startswith("chat:a") and name != "chat:a" for name in store.log.streams())
 
 
 async def test_every_edit_survives_keeping(store: refold.Store) -> None:

@@ -105,9 +105,9 @@ class _End(LogEnd):
     def __init__(self, file: _BackedUp) -> None:
         super().__init__(file)  # type: ignore[arg-type]  # its events are not looked at
 
-    def has_later(self, end: Moment, time: int) -> bool:
-        """Return False: no event comes behind the end."""
-        return False
+    def cut_at(self, time: int) -> Cut:
+        """Return the time: nothing is recorded in a backup any more."""
+        return time
 
 
 class _Restore:

@@ -6,7 +6,9 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import msgspec
 import pytest
 
 import refold
+from refold.domain.clock import RealSystem
 from refold.domain.errors import DamagedFileError, StorageBusyError, StorageError, StorageFullError
 from refold.infrastructure.exchange import backup, backup_file
 from refold.infrastructure.exchange import restore as restoring
@@ -407,3 +410,20 @@ def test_a_restored_file_is_whole_by_itself(is_read: bool, tmp_path: Path, monke
 
     assert target.exists() is not is_read
     assert is_read or events_of(str(target)) == events_of(source)
+
+
+def test_a_time_that_this_clock_has_not_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another clock recorded later is not restored."""
+    source, target, path = str(tmp_path / "a.db"), str(tmp_path / "b.db"), tmp_path / "a.backup"
+    began = time.time()
+    with refold.open(source) as store:
+        for hours in (1, 2):
+            with monkeypatch.context() as ahead:
+                ahead.setattr(RealSystem, "now", lambda _, at=began + 3_600 * hours: at)
+                store.chat("ahead").add_message("user", str(hours))
+    back_up_from(source, path)
+
+    restore(path, target, at=datetime.fromtimestamp(began + 5_400, UTC).isoformat())
+
+    with refold.open(target) as restored:
+        assert [getattr(item, "content", None) for item in restored.chat("ahead").items] == [["1"]]

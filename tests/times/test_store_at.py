@@ -1,8 +1,11 @@
 """The whole store as it was: every context at one moment, and the same moment for all."""
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -99,6 +102,19 @@ def test_a_time_at_which_this_clock_is_behind(store: refold.Store, monkeypatch: 
 
     assert then.chat("a").version == chat.at(time_of(event)).version
     assert (later.chat("a").version, type(later.moment)) == (3, Moment)
+
+
+def test_a_time_to_come_beside_damage(tmp_path: Path) -> None:
+    """Other contexts are shown all the same."""
+    with refold.open(tmp_path / "a.db") as store:
+        for name in ("whole", "damaged"):
+            store.chat(name).add_message("user", "hello")
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute("UPDATE event SET payload = x'00' WHERE position = 4")
+        connection.commit()
+
+    with refold.open(tmp_path / "a.db", read_only=True) as store:
+        assert len(store.at(datetime.now(UTC) + timedelta(days=1)).chat("whole").items) == 1
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def require_done(result: T, refusal: str) -> T:
     Raises:
         InvalidInputError: it is still to be awaited; `refusal` says so, and what to do.
     """
-    if inspect.isawaitable(result):
+    if inspect.isawaitable(result) or inspect.isasyncgen(result):
         if inspect.iscoroutine(result):
             result.close()
         raise InvalidInputError(refusal)

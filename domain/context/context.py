@@ -35,7 +35,7 @@ from .transaction import current_transaction
 
 # The types of attributes that a view gets as a read-only copy.
 CHANGEABLE = (list, dict)
-AWAITED = "the change is async: give a function that is not; it gets the context behind an async one"
+AWAITED = "the change is async: give an ordinary function; it is called with the sync context"
 
 T = TypeVar("T")
 V = TypeVar("V")

@@ -9,6 +9,7 @@ added items are announced and recorded again behind that, and an edit is refused
 
 from __future__ import annotations
 
+import inspect
 import operator
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -338,6 +339,7 @@ class Container(Context[ContainerState], Generic[T]):
         Refresh, await `change(self)`, and repeat this as long as another writer comes first.
 
         Raises:
+            InvalidInputError: the change is not async.
             ConcurrencyError: another writer came first a hundred times, or the change expects too high a version.
         """
         self._require_writer()
@@ -345,7 +347,10 @@ class Container(Context[ContainerState], Generic[T]):
         for attempt in range(CATCH_UPS_MAX):
             try:
                 await in_thread(self.refresh)
-                result = await change(self)
+                changing = change(self)
+                if not inspect.isawaitable(changing):
+                    raise InvalidInputError("the change is not async: give an async function, which awaits its calls")
+                result = await changing
                 await self.aflush()
                 return result
             except ConcurrencyError as error:

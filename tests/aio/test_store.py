@@ -16,10 +16,12 @@ from unittest.mock import Mock
 import pytest
 
 import refold
+from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage
 from refold.domain.concurrency import threads
 from refold.domain.context import transaction as transactions
 from refold.domain.errors import InvalidInputError, NotFoundError, StorageClosedError, StorageUnavailableError
+from refold.domain.pool.queue import ContextQueue
 from refold.infrastructure import subscription
 from tests.support.waiting import SOON_SECONDS, soon
 
@@ -322,6 +324,30 @@ async def test_a_call_that_its_transaction_does_not_await(
                 await (other.evict(["none"]) if is_rolled_back else other.add_message("user", "first"))
         await late
         assert said(await (await store.chat("a")).items) == ([] if is_rolled_back else ["late"])
+
+
+async def test_rebasing_awaits_nothing() -> None:
+    """An async change is refused, here and through an async context: nobody would await it, and it would be lost."""
+    chat = ChatContext()
+
+    async def add(context: Any) -> None:
+        context.add_message("user", "mine")
+
+    change: Any = add
+    with pytest.raises(InvalidInputError, match="the change is async: give an ordinary function"):
+        chat.rebase(change)
+    with pytest.raises(InvalidInputError, match="the change is async"):
+        await refold.to_async(chat).rebase(change)
+
+    async def add_each(context: Any) -> Any:
+        yield context.add_message("user", "mine")
+
+    with pytest.raises(InvalidInputError, match="the change is async"):
+        chat.rebase(add_each)
+    assert len(chat) == 0
+    change = len
+    with pytest.raises(InvalidInputError, match="the change is not async: give an async function"):
+        await ContextQueue(limit=1).rebase(change)
 
 
 async def test_a_merge_from_another_store(location: str) -> None:

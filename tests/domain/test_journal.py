@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-import refold
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatItem, ChatMessage
 from refold.domain.chat.roles import ChatRole
@@ -311,21 +310,6 @@ def test_rebasing() -> None:
 
     assert (seen, texts(chat)) == ([2, 3, 4], ["one", "other", "other", "mine"])
     assert chat.items[-1].id == made
-
-
-async def test_rebasing_awaits_nothing() -> None:
-    """An async change is refused, here and through an async context: nobody would await it, and it would be lost."""
-    chat = ChatContext()
-
-    async def add(context: Any) -> None:
-        context.add_message("user", "mine")
-
-    change: Any = add
-    with pytest.raises(InvalidInputError, match="the change is async: give a function that is not"):
-        chat.rebase(change)
-    with pytest.raises(InvalidInputError, match="the change is async"):
-        await refold.to_async(chat).rebase(change)
-    assert len(chat) == 0
 
 
 def test_rebasing_has_an_end() -> None:

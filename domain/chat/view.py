@@ -482,7 +482,9 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
         # Not of the present state: another thread may have changed this context meanwhile.
         base = fold(parent.state, (forked,))
-        journal = begin_child(attachment, CHAT, recorded_event(forked), base, begin, call, context_id, key)
+        journal = begin_child(
+            attachment, CHAT, recorded_event(forked), base, begin=begin, call=call, context_id=context_id, key=key
+        )
         return self._forked(journal, attachment)
 
     def _message(self, role: str, text: str, agent_id: str | None) -> ChatItemEvent:

@@ -19,6 +19,7 @@ def begin_child(
     decider: Decider[S],
     event: Any,
     base: S,
+    *,
     begin: object,
     call: object,
     context_id: str | None,

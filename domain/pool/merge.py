@@ -393,7 +393,10 @@ def branch_of(
     # Only what was given: when the call is repeated, the parent may have another limit.
     call = ("branch", parent.stream_id, parent._version_asked, *(() if limit is ... else (limit,)))
     attachment, base = parent._attachment, fold(state, (event,))
-    return begin_child(attachment, parent.decider, event, base, Begin(event), call, context_id, key), attachment
+    journal = begin_child(
+        attachment, parent.decider, event, base, begin=Begin(event), call=call, context_id=context_id, key=key
+    )
+    return journal, attachment
 
 
 def _branched(parent: Container[Any], state: ContainerState, limit: int | None) -> BranchedEvent:

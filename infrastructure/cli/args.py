@@ -123,7 +123,7 @@ def _note_actor(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def note_form(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Note of an option of which one value is `json` that this is the same as `--json`."""
+    """Take the value `json` of an option as `--json`."""
     if value == "json":
         ctx.meta[JSON] = True
     return value
@@ -196,7 +196,7 @@ def shown(location: str) -> str:
 
 
 def given_database(context: click.Context | None = None) -> str:
-    """Return the location of the database that the command was called for; `context` is that of the running command."""
+    """Return the location of the database that the command was called for; a completion has a `context` of its own."""
     found = context or click.get_current_context()
     return found.meta.get(f"{NOTED}location") or found.find_root().params.get("db") or DEFAULT_DATABASE
 

@@ -124,7 +124,8 @@ def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
         os.kill(os.getpid(), number)
 
     def ending(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        for one in ASKING:
+            signal.signal(one, signal.SIG_DFL)
         threading.Thread(target=end, args=(number,), daemon=True).start()
 
     before = {number: signal.signal(number, ending) for number in ASKING}

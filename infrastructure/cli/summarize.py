@@ -107,18 +107,18 @@ async def _summarize(chat: ChatContext, model: str, keep_turns: int, keep_items:
 def _report(chat: ChatContext, version: int, before: int) -> None:
     made: list[Summarized] = after(chat, version, Summarized)
     undone: list[SummaryUndone] = after(chat, version, SummaryUndone)
-    number = sum(count_of(one.folded) for one in made) + sum(count_of(one.items) for one in undone)
+    items = sum(count_of(one.folded) for one in made) + sum(count_of(one.items) for one in undone)
     tokens = chat.estimated_tokens()
     last = made[-1] if made else None
     shape = {
-        "items": number,
+        "items": items,
         "tokens_before": before,
         "tokens_after": tokens,
         "model": last and last.model,
         "summary_id": last and last.item.id,
         "summary": last and body_of(last.item),
     }
-    what = f"{counted(number, 'item')} {'summarised' if made else 'back'}"
+    what = f"{counted(items, 'item')} {'summarised' if made else 'back'}"
     report(chat, f"{what}, tokens {before:,} -> {tokens:,} ({tokens - before:+,})", shape)
     if last and not prints_json():
         click.echo(f"  {one_line(body_of(last.item))}")

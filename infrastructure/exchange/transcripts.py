@@ -171,7 +171,7 @@ def _transcript_of(chat: ChatView[Any], form: TranscriptForm) -> Transcript | No
     kept = messages_of(form, items)
     if not kept:
         return None
-    attributes, lost = _attributes_of(chat, form, items), []
+    attributes, lost = _attributes_of(chat, form), []
     if "final_metrics" in attributes and not _is_as_imported(chat, items):
         attributes = {name: value for name, value in attributes.items() if name != "final_metrics"}
         lost = ["final_metrics, because the chat is not the one that was imported"]
@@ -209,10 +209,13 @@ def export_transcripts(
     return lost
 
 
-def _attributes_of(chat: ChatView[Any], form: str, items: Sequence[ChatItemEvent]) -> dict[str, Any]:
+def _attributes_of(chat: ChatView[Any], form: str) -> dict[str, Any]:
     """Return the fields beside the messages: of the document from which a chat was imported, else the chat's agent."""
     opened = chat.history(until=1)[0].event
-    is_of_form = any(item.origin is not None and item.origin.rest and form in rest_of(item) for item in items)
+    # An import marks one item, which may have left the view since.
+    held = chat._state.items
+    known = (held.arena.items[place] for place in range(held.reach))
+    is_of_form = any(item.origin is not None and item.origin.rest and form in rest_of(item) for item in known)
     if is_of_form and isinstance(opened, Opened):
         return parse_json(opened.attributes) or {}
     return {"agent": {**ANYONE, "name": opened.agent}} if form == "atif" and opened.agent else {}

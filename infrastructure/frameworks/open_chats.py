@@ -68,6 +68,7 @@ def awaited(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[An
         return found
 
     call.__name__ = f"a{method.__name__}"
+    call.__qualname__ = method.__qualname__.replace(method.__name__, call.__name__)
     return call
 
 

@@ -385,12 +385,14 @@ def test_an_item_beyond_all_years(at: float, told: str) -> None:
 
 def test_what_lies_beside_plain_items(tmp_path: Path) -> None:
     """It comes back although no item has anything that Refold has no field for; and providers are sent what came."""
-    document = {"id": "r1", "model": "m-1", "input": [{"type": "message", "role": "user", "content": "Where?"}]}
+    asked = [{"type": "message", "role": "user", "content": text} for text in ("Where?", "There?")]
+    document = {"id": "r1", "model": "m-1", "input": asked}
     with refold.open(":memory:") as store:
         chat = imported(store, tmp_path, "responses", document)
-
         assert transcript_of(chat, "responses").document == document
-        assert chat.to_openai_responses()[0] == document["input"]
+        assert chat.to_openai_responses()[0] == asked
+        chat.truncate(max_items=1)
+        assert transcript_of(chat, "responses").document == {**document, "input": asked[1:]}
 
 
 def test_instructions_that_are_a_list(tmp_path: Path) -> None:

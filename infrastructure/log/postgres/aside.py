@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Identifier
 
 from ....domain.errors import InvalidInputError
-from .connection import PostgresDatabase, is_pooled, translated
+from .connection import PostgresDatabase, connected, is_pooled, translated
 
 PREFIX = "refold_aside_"
 OPTIONS = re.compile(r"(?<=[?&])options=[^&]*&?")
@@ -50,7 +50,7 @@ def made_aside(url: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[],
             pooler, which keeps neither the schema of a connection nor its lock.
     """
     where = PostgresDatabase(url).where
-    with translated(where), psycopg.connect(url, autocommit=True) as guard:
+    with translated(where), connected(url, where) as guard:
         if is_pooled(guard):
             raise InvalidInputError(f"{where} is behind a pooler: restore at the server's own address")
         _drop_abandoned(guard)

@@ -370,7 +370,7 @@ class PostgresDatabase:
 
     def vacuum(self) -> None:
         """Free the room of deleted rows in all tables of the schema, beside readers and writers."""
-        with translated(self.where), self._beside() as connection:
+        with translated(self.where), connected(self._conninfo, self.where) as connection:
             notices = _noted(connection)
             for (table,) in connection.execute(TABLES).fetchall():
                 connection.execute(f"VACUUM {table}".encode())
@@ -383,7 +383,7 @@ class PostgresDatabase:
         these may still be. Each table is locked while it is written, which takes as long as copying it.
         """
         self.require_writable()
-        with translated(self.where), self._beside() as connection:
+        with translated(self.where), connected(self._conninfo, self.where) as connection:
             return [*_scrubbed(connection)]
 
     def close(self) -> None:
@@ -411,14 +411,8 @@ class PostgresDatabase:
         if self._closed:
             raise StorageClosedError(f"{self.where} is closed: open it again")
 
-    def _beside(self) -> psycopg.Connection:
-        try:
-            return psycopg.connect(self._conninfo, autocommit=True, prepare_threshold=None)
-        except (psycopg.Error, OSError) as error:
-            raise _refusal(error, self.where) from error
-
     def _connect(self) -> Wire:
-        connection = self._beside()
+        connection = connected(self._conninfo, self.where)
         encoding = connection.info.parameter_status("server_encoding")
         if encoding not in ENCODINGS:
             connection.close()
@@ -436,6 +430,19 @@ class PostgresDatabase:
             wire.close()
             raise
         return wire
+
+
+def connected(conninfo: str, where: str) -> psycopg.Connection:
+    """
+    Return a new connection; `where` names the database.
+
+    Raises:
+        StorageError: there is none; the error says why, and what to do.
+    """
+    try:
+        return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
+    except (psycopg.Error, OSError) as error:
+        raise _refusal(error, where) from error
 
 
 def _refusal(error: psycopg.Error | OSError, where: str) -> StorageError:

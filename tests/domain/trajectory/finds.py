@@ -1,6 +1,7 @@
 """Runs that found something, and what a model is told about it."""
 
 import asyncio
+import threading
 from typing import Any
 
 from refold.domain.trajectory.events import PortraitDiscarded, PortraitFailed, PortraitRequested, PortraitWritten
@@ -67,16 +68,26 @@ class Portrayer:
 
     def __init__(self, *, is_open: bool = True) -> None:
         self.is_open, self.asked, self.asking, self.asking_most = is_open, 0, 0, 0
+        # It is asked in several threads, whose counts would be lost now and then.
+        self._counting = threading.Lock()
 
     async def __call__(self, prompt: str) -> str:
         """Wait until it is open, then describe something."""
-        self.asked += 1
-        self.asking += 1
-        self.asking_most = max(self.asking, self.asking_most)
+        with self._counting:
+            self.asked += 1
+            self.asking += 1
+            self.asking_most = max(self.asking, self.asking_most)
         try:
             await asyncio.sleep(0.001)
             while not self.is_open:
                 await asyncio.sleep(0.001)
         finally:
-            self.asking -= 1
+            with self._counting:
+                self.asking -= 1
         return f"A portrait of {prompt.rpartition('about ')[2]}."
+
+    async def open_for(self, count: int) -> None:
+        """Let it answer as soon as so many ask at once."""
+        while self.asking < count:
+            await asyncio.sleep(0.001)
+        self.is_open = True

@@ -83,12 +83,13 @@ def test_all_types_of_data_are_described() -> None:
 
 def test_in_a_running_loop() -> None:
     """The tasks run in that loop, no more at once than were allowed."""
-    portrayer = Portrayer()
+    portrayer = Portrayer(is_open=False)
     run = run_with_finds(20)
 
     async def work() -> list[str]:
         run.portray_with(portrayer, limit=3)
         assert (run.profiling(), run.profiling()) == (20, 0)
+        await portrayer.open_for(3)
         return await run.wait_pending_tasks()
 
     assert asyncio.run(work()) == []
@@ -98,14 +99,16 @@ def test_in_a_running_loop() -> None:
 
 def test_the_limit_holds_over_loops() -> None:
     """Some nodes are described in a loop, others in the thread of those who have none."""
-    portrayer = Portrayer()
+    portrayer = Portrayer(is_open=False)
     run = run_with_finds(10)
 
     async def work() -> None:
         run.portray_with(portrayer, limit=2)
         run.profiling()
         find(run, "Action(action00000)", "later")
-        await asyncio.to_thread(run.profiling)
+        elsewhere = asyncio.create_task(asyncio.to_thread(run.profiling))
+        await portrayer.open_for(2)
+        await elsewhere
         await run.wait_portraits()
 
     asyncio.run(work())

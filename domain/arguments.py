@@ -100,10 +100,10 @@ def require_callable(value: T, what: str) -> T:
 
 def require_done(result: T, refusal: str) -> T:
     """
-    Return what a function of a caller returned.
+    Return the result of a function that a caller gave.
 
     Raises:
-        InvalidInputError: it is still to be awaited; `refusal` says so, and what to do.
+        InvalidInputError: the function is async, so that its result is still to be awaited; `refusal` is the message.
     """
     if inspect.isawaitable(result) or inspect.isasyncgen(result):
         if inspect.iscoroutine(result):

@@ -62,7 +62,7 @@ class OwnThreads:
         _OWN.set(self)
 
     def wait_for(self, calls: Iterable[object], seconds: float) -> None:
-        """Wait up to `seconds` until these calls are over, in a thread of theirs that makes none of them."""
+        """Wait until these calls are over, at most `seconds`; the thread that waits must make none of them."""
         pause, deadline = threading.Event(), REAL_SYSTEM.monotonic() + seconds
         while not self.calls.isdisjoint(calls) and REAL_SYSTEM.monotonic() < deadline:
             pause.wait(PAUSE_SECONDS)

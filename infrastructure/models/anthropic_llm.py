@@ -6,6 +6,8 @@ import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from ...domain.chat.pairing import PendingRule
 from ...domain.chat.view import ChatView
 from ...domain.concurrency.threads import in_thread
@@ -158,10 +160,11 @@ class _Reading:
 
 
 def _as_json(arguments: str) -> Any:
+    # As strict as what is recorded: Python's own decoder takes NaN, and halves of characters.
     try:
-        return json.loads(arguments)
-    except ValueError:
-        # The model was at its limit in the middle of a call.
+        return msgspec.json.decode(arguments)
+    except (ValueError, RecursionError):
+        # As of a model that was at its limit in the middle of a call.
         return arguments
 
 

@@ -73,7 +73,7 @@ class OpenAILLM(ClientLLM):
                 for choice in chunk.choices[:1]:
                     ending.finish_reason = choice.finish_reason or ending.finish_reason
                     if choice.delta is None:
-                        # Azure sends so what its filter found.
+                        # In such a choice Azure sends what its filter found.
                         continue
                     calls.add(choice.delta.tool_calls)
                     # A refusal is the text that the model gives instead of an answer.

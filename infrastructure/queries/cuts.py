@@ -61,13 +61,13 @@ class LogEnd:
 
     def has_later(self, end: Moment, time: int) -> bool:
         """Return whether the last event of a slice at the end was recorded after a time."""
-        before = Moment.of({lane: number - 1 for lane, number in end.heads})
         if not end.heads:
             return False
+        before = Moment.of({lane: number - 1 for lane, number in end.heads})
         try:
             last = self._log.read_all(after=before, until=end, limit=len(end.heads), undecodable=True)
         except DamagedError:
-            # Whoever looks at what is damaged is told so; the end is good enough for all others.
+            # Who reads the damaged context gets this error; for all other contexts the present end is good enough.
             return False
         return any(one.recorded_at > time for one in last.events)
 

@@ -124,6 +124,19 @@ def test_tools_that_anthropic_runs_itself(server: Server) -> None:
     assert search in found["answer"]["content"]
 
 
+@pytest.mark.parametrize("arguments", ['{"order": NaN}', r'{"order": "\ud800"}', '{"order": 7', "[" * 10_000])
+def test_arguments_that_are_no_json(arguments: str, server: Server) -> None:
+    """The answer beside which a model thought is recorded all the same, with what the model wrote."""
+    sealed = {"type": "redacted_thinking", "data": "c2VhbGVk"}
+    thought = sse({"type": "content_block_start", "index": 5, "content_block": sealed}, named=True)
+    pieces = [*Anthropic.texts(), *thought, *Anthropic.calls(("c1", "look_up", arguments)), *Anthropic.end()]
+    chat = ChatContext()
+
+    chat.add_messages(ending(server, Answer(pieces), Anthropic)["answer"])
+
+    assert getattr(chat.items[-1], "arguments", None) == arguments
+
+
 @pytest.mark.parametrize("text", ["", "I look it up."])
 def test_thinking_of_anthropic_goes_back_to_it(text: str, server: Server) -> None:
     """It wants what came before a call, as it was, with the output; a loop records the whole answer."""

@@ -61,7 +61,7 @@ def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
 
 
 def _take_in_wal(database: Path) -> None:
-    """Have all of a log in its one file: SQLite says nothing where the disk is too full for that when it is closed."""
+    """Move the WAL into the file: at a close, SQLite says nothing where the disk is too full for that."""
     if not database.with_name(f"{database.name}-wal").exists():
         return
     with closing(sqlite3.connect(database, timeout=0)) as connection:

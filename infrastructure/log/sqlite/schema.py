@@ -34,7 +34,7 @@ OWN_TABLES = (
 REPLACED = f"""
     SELECT type, name FROM sqlite_schema WHERE lower(name) IN {OWN_TABLES} AND (type <> 'table' OR rootpage = 0)
 """
-# What the trigger of a store that was moved does, behind its name.
+# The trigger of a store that was moved: its text behind the name.
 RETIRES = f" BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
 # A trigger can change or drop what an append records, or what is packed into blocks.
 TRIGGERS = f"""

@@ -297,35 +297,6 @@ def test_a_witness_comes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert [one.events for one in seen.checkpoints] == [*range(3, events, 3), events]
 
 
-def test_a_checkpoint_that_did_not_arrive(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is handed over later, also of slices to which nobody writes any more."""
-    with refold.open(place.url) as store:
-        for name in ("a", "b", "c"):
-            store.chat(name).add_message("user", "hello")
-    add = FileWitness.add
-
-    def lose_checkpoints(witness: FileWitness, entry: str) -> None:
-        if json.loads(entry)["kind"] == "checkpoint":
-            raise OSError("no room")
-        add(witness, entry)
-
-    def opened() -> refold.Store:
-        store = place.open()
-        store._witnessed_by().write()
-        return store
-
-    with monkeypatch.context() as patched:
-        # Before the store is opened: from then on a thread of its own may hand them over at any moment.
-        patched.setattr(FileWitness, "add", lose_checkpoints)
-        with pytest.warns(RuntimeWarning, match="no room"):
-            store = opened()
-    store.chat("a").add_message("user", "more")
-    store.close()
-
-    with place.open() as store:
-        assert store._witnessed_by().known.seen.events == store.now().events == 7
-
-
 def test_where_events_differ() -> None:
     """In the first segment that is another one, else behind all segments; without all of them it is not known."""
     rows = [SegmentRow(number, bytes([number]) * 32, b"", b"") for number in range(3)]

@@ -26,6 +26,8 @@ from refold.infrastructure.open import accept_store
 from refold.infrastructure.trust import checkpoints, witness
 from refold.infrastructure.trust.witness import FileWitness, HttpWitness
 
+from .forging import Place
+
 LINE = '{"kind":"closed"}'
 # What an endpoint was sent: the path, the entry, and its type.
 SENT: list[tuple[str, bytes, str]] = []
@@ -318,3 +320,32 @@ def test_a_witness_that_one_of_several_programs_cannot_reach(tmp_path: Path) -> 
             assert store.chat("a").items[-1].text == text  # type: ignore[union-attr]  # it is a message
         assert place.lines[-2].count("with events of a writer of") == 1
     cut_off.close()
+
+
+def test_a_checkpoint_that_did_not_arrive(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is handed over later, also of slices to which nobody writes any more."""
+    with refold.open(place.url) as store:
+        for name in ("a", "b", "c"):
+            store.chat(name).add_message("user", "hello")
+    add = FileWitness.add
+
+    def lose_checkpoints(witness: FileWitness, entry: str) -> None:
+        if json.loads(entry)["kind"] == "checkpoint":
+            raise OSError("no room")
+        add(witness, entry)
+
+    def opened() -> refold.Store:
+        store = place.open()
+        store._witnessed_by().write()
+        return store
+
+    with monkeypatch.context() as patched:
+        # Before the store is opened: from then on a thread of its own may hand them over at any moment.
+        patched.setattr(FileWitness, "add", lose_checkpoints)
+        with pytest.warns(RuntimeWarning, match="no room"):
+            store = opened()
+    store.chat("a").add_message("user", "more")
+    store.close()
+
+    with place.open() as store:
+        assert store._witnessed_by().known.seen.events == store.now().events == 7

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
@@ -24,6 +24,7 @@ from playwright.sync_api import (
     ConsoleMessage,
     Page,
     Request,
+    Route,
     ViewportSize,
     expect,
     sync_playwright,
@@ -156,6 +157,17 @@ def ready(page: Page) -> Page:
     """Wait until the screen of the present address is shown."""
     expect(page.locator("html[data-ready]")).to_be_attached()
     return page
+
+
+def intercept(page: Page, pattern: str, answer: Callable[[Route], object]) -> None:
+    """
+    Answer requests of a page that is open in the place of its server.
+
+    Chromium says that it does so before the page takes part: for a moment requests still reach the server.
+    """
+    page.route("**/?intercepted", lambda route: route.fulfill(status=204))
+    page.route(pattern, answer)
+    page.evaluate("async () => { while ((await fetch('/?intercepted')).status !== 204); }")
 
 
 def apart(run: Any, *arguments: Any) -> Any:

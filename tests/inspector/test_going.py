@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Browser, Page, Route, expect
 
-from .browser import WIDE, Served, Watched, ready
+from .browser import WIDE, Served, Watched, intercept, ready
 from .test_page import address_of
 
 # Versions pass faster than a test looks: the page notes them.
@@ -340,7 +340,7 @@ def test_back_before_a_screen_is_there_shows_the_one_before(watched: Watched, se
     """A screen that takes long leaves its place again when the reader does not wait for it."""
     page = watched.open("/c/scrubbed@30")
     held: list[Route] = []
-    page.route("**/api/lineage*", lambda route: held.append(route))
+    intercept(page, "**/api/lineage*", lambda route: held.append(route))
     page.keyboard.press("g")
     page.keyboard.press("g")
     expect(page.locator("main")).to_contain_text("Loading")
@@ -359,7 +359,7 @@ def test_a_screen_that_comes_after_back_takes_neither_address_nor_keys(watched: 
     expect(page.locator("aside h2")).to_have_text("Table(orders)")
     held: list[Route] = []
     for asked, link in (("context?*scrubbed*", "/c/scrubbed@30"), ("node?*", "/n/Table(orders)?user=mia&session=s1")):
-        page.route(f"**/api/{asked}", lambda route: held.append(route))
+        intercept(page, f"**/api/{asked}", lambda route: held.append(route))
         with page.expect_request(f"**/api/{asked}"):
             page.evaluate(FOLLOW_LINK, link)
         page.go_back()
@@ -395,7 +395,7 @@ def test_of_two_tabs_the_last_one_is_shown(watched: Watched) -> None:
         else:
             route.continue_()
 
-    page.route("**/api/log?*", hold)
+    intercept(page, "**/api/log?*", hold)
     page.get_by_role("tab", name="Log").click()
     page.get_by_role("tab", name="Raw").click()
     twin = page.get_by_role("link", name="all of it")
@@ -413,7 +413,7 @@ def test_an_address_that_is_read_late_moves_nobody(watched: Watched) -> None:
     """The reader has gone on to another version meanwhile."""
     page = watched.open("/c/scrubbed@30")
     held: list[Route] = []
-    page.route("**/api/resolve?*", lambda route: held.append(route))
+    intercept(page, "**/api/resolve?*", lambda route: held.append(route))
     with page.expect_request("**/api/resolve?*"):
         page.evaluate(FOLLOW_LINK, "/c/scrubbed@-20")
     page.go_back()
@@ -429,7 +429,7 @@ def test_back_at_once_does_not_say_that_it_loads(watched: Watched) -> None:
     """A screen that was left before it said that it loads does not say so over the one that is shown again."""
     page = watched.open("/c/scrubbed@30")
     held: list[Route] = []
-    page.route("**/api/lineage*", lambda route: held.append(route))
+    intercept(page, "**/api/lineage*", lambda route: held.append(route))
     with page.expect_request("**/api/lineage*"):
         page.evaluate(
             """new Promise((done) => {

@@ -19,7 +19,7 @@ from refold.infrastructure.inspector.item_answers import BODY_MAX
 from tests.contract.chat_checking import Teller
 
 from .asking import Asked
-from .browser import Served, Watched, apart
+from .browser import Served, Watched, apart, intercept
 
 
 def _ids(served: Served, name: str) -> list[str]:
@@ -190,7 +190,7 @@ def test_a_button_whose_answer_does_not_come_says_why(watched: Watched, name: st
     page = watched.open("/c/scrubbed")
     page.locator(".item").last.click()
     for question in ("event", "audit"):
-        page.route(f"**/api/{question}?*", lambda route: route.fulfill(status=500, json={"message": "no luck"}))
+        intercept(page, f"**/api/{question}?*", lambda route: route.fulfill(status=500, json={"message": "no luck"}))
     page.get_by_role("button", name=name).click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_have_text("no luck")
 
@@ -199,7 +199,7 @@ def test_a_change_without_a_server_says_so(watched: Watched) -> None:
     """In the words of the page, not of the browser."""
     watched.allowed = ["ERR_FAILED"]
     page = watched.open("/c/scrubbed")
-    page.route("**/api/fork", lambda route: route.abort())
+    intercept(page, "**/api/fork", lambda route: route.abort())
     page.get_by_role("button", name="Fork", exact=True).click()
     page.get_by_role("dialog").get_by_role("button", name="Fork").click()
     expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("the server does not answer")

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Route, expect
 import refold
 
 from .asking import Asked
-from .browser import Served, Watched, apart
+from .browser import Served, Watched, apart, intercept
 
 TAKE = {"source": "chat:side", "target": "chat:main"}
 
@@ -179,7 +179,7 @@ def test_a_preview_is_that_of_the_rule_that_was_chosen_last(browser: Browser) ->
         page.get_by_role("button", name="Merge").click()
         dialog, held = page.get_by_role("dialog"), list[Route]()
         expect(dialog).to_contain_text("Comes in: 1 item")
-        page.route("**/api/preview?*on_conflict=theirs*", lambda route: held.append(route))
+        intercept(page, "**/api/preview?*on_conflict=theirs*", lambda route: held.append(route))
         for rule in ("theirs", "ours"):
             with page.expect_request("**/api/preview?*"):
                 dialog.get_by_label("Where both changed the same").select_option(rule)

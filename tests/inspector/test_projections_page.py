@@ -14,7 +14,7 @@ from refold.domain.errors import DamagedError
 from tests.projecting.histories import folded_rows, stored_rows
 from tests.support.every_kind import fill
 
-from .browser import Served, Watched, apart, running_browser
+from .browser import Served, Watched, apart, intercept, running_browser
 from .gates import Gate, spoil
 
 
@@ -173,7 +173,7 @@ def test_what_fails_says_why(watched: Watched, store: refold.Store, monkeypatch:
     held: list[Route] = []
     watched.page.on("requestfinished", lambda request: answered.append(request.url.rpartition("/")[2]))
     # The first of two requests is slow, and is still the first.
-    watched.page.route("**/api/discard", lambda route: held.append(route))
+    intercept(watched.page, "**/api/discard", lambda route: held.append(route))
     press(row, "Discard")
     press(row, "Compare usage")
     watched.page.wait_for_timeout(100)

@@ -16,7 +16,7 @@ from refold.infrastructure.inspector import answers, windows
 from refold.infrastructure.inspector.parameters import Parameters
 from refold.infrastructure.inspector.questions import QUESTIONS
 
-from .browser import Served, Watched, apart
+from .browser import Served, Watched, apart, intercept
 from .test_page_limits import DOM_MAX, FOLD_AT, STEPS, take_step
 
 # In place of 50,000 intervals, and 5,000 changes on either side.
@@ -212,7 +212,7 @@ def test_a_drag_over_all_versions_asks_for_few_windows(watched: Watched) -> None
         else:
             held.append(route)
 
-    page.route("**/api/intervals?*", hold)
+    intercept(page, "**/api/intervals?*", hold)
     slider = page.get_by_role("slider", name="Version")
     for version in range(1, 100):
         slider.fill(str(version))
@@ -230,7 +230,9 @@ def test_a_window_that_does_not_come_says_why(watched: Watched) -> None:
     page = watched.open("/c/rolls@2")
     expect(page.locator(".rest")).to_be_hidden()
     watched.allowed = ["500"]
-    page.route("**/api/intervals?*", lambda route: route.fulfill(status=500, json={"error": "E", "message": "no luck"}))
+    intercept(
+        page, "**/api/intervals?*", lambda route: route.fulfill(status=500, json={"error": "E", "message": "no luck"})
+    )
     page.keyboard.press("End")
     expect(page.get_by_role("alert").filter(has_text="no luck")).to_be_visible()
     page.unroute_all()

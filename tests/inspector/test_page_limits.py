@@ -6,7 +6,7 @@ import asyncio
 import json
 import shlex
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote, urlsplit
 
 import msgspec
 from hypothesis import given, settings
@@ -18,7 +18,7 @@ from refold.domain.memory.records import MemoryRecord
 from refold.infrastructure.inspector.parameters import Parameters
 from refold.infrastructure.inspector.questions import QUESTIONS
 
-from .browser import Served, Watched, apart, ready
+from .browser import Served, Watched, apart, intercept, ready
 
 NASTY = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
@@ -40,6 +40,22 @@ def test_scrubbing_asks_for_nothing_but_bodies(watched: Watched) -> None:
     page.wait_for_url("**/c/scrubbed@61")
     assert set(watched.asked) <= {"/api/items"}
     assert len(watched.asked) <= 60
+
+
+def test_a_text_that_is_on_its_way_is_not_asked_for_again(watched: Watched) -> None:
+    """Each step on a slow connection asks for what it adds alone."""
+    page = watched.open("/c/scrubbed@1")
+    held: list[Route] = []
+    intercept(page, "**/api/items?*", lambda route: held.append(route))
+    for count in (1, 2, 3):
+        page.keyboard.press("ArrowRight")
+        while len(held) < count:
+            page.wait_for_timeout(10)
+    asked = [value for route in held for name, value in parse_qsl(urlsplit(route.request.url).query) if name == "ref"]
+    assert asked == ["chat:scrubbed@2", "chat:scrubbed@3", "chat:scrubbed@4"]
+    for route in held:
+        route.continue_()
+    expect(page.locator(".item.added")).to_contain_text("scrubbed 2")
 
 
 async def _fill_hostile(store: refold.Store) -> None:

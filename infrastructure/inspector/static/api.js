@@ -75,24 +75,33 @@ async function checkStart() {
 // A fault of the news that comes so many milliseconds after another one is the same.
 const AGAIN = 5_000;
 const bodies = new Map();
+// The questions for those that are on their way, by origin.
+const coming = new Map();
 const BODIES_MAX = 5_000;
 
 /** Return the text of an item that is known already, by its origin. */
 export const known = (ref) => bodies.get(ref);
 
-/** Ask for the items that are not known yet; resolves once all are there. */
+/** Ask for the items that are not known yet, those on their way once; resolves when all are there. */
 export async function fetchBodies(refs) {
   const missing = refs.filter((ref) => !bodies.has(ref));
-  for (let start = 0; start < missing.length; start += 100) {
-    const part = missing.slice(start, start + 100);
-    for (const item of await ask("items", { ref: part })) {
-      if (item.grows) item.written = await ask("pieces", { event: item.ref }).catch(() => undefined);
-      keep(item.ref, item);
-    }
-    // An item whose event is missing is damaged: the page says so in its place.
-    for (const ref of part) if (!bodies.has(ref)) keep(ref, { ref, speaker: "missing", body: "this event is missing", cut: 0 });
+  const unasked = missing.filter((ref) => !coming.has(ref));
+  for (let start = 0; start < unasked.length; start += 100) {
+    const part = unasked.slice(start, start + 100);
+    const asked = fetchPart(part).finally(() => { for (const ref of part) if (coming.get(ref) === asked) coming.delete(ref); });
+    for (const ref of part) coming.set(ref, asked);
   }
+  await Promise.all(missing.map((ref) => coming.get(ref)));
   return missing.length > 0;
+}
+
+async function fetchPart(refs) {
+  for (const item of await ask("items", { ref: refs })) {
+    if (item.grows) item.written = await ask("pieces", { event: item.ref }).catch(() => undefined);
+    keep(item.ref, item);
+  }
+  // An item whose event is missing is damaged: the page says so in its place.
+  for (const ref of refs) if (!bodies.has(ref)) keep(ref, { ref, speaker: "missing", body: "this event is missing", cut: 0 });
 }
 
 /** The text of an item at a version of the context that recorded it: a message may be written piece by piece. */
@@ -107,6 +116,7 @@ export function bodyAt(item, version = Infinity) {
 /** Forget the messages that were still being written: when they are asked for again there may be more of them. */
 export function forgetUnfinished() {
   for (const [ref, item] of bodies) if (item.written && !item.written.is_written) bodies.delete(ref);
+  coming.clear();
 }
 
 function keep(ref, item) {

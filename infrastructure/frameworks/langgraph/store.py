@@ -39,7 +39,7 @@ from langgraph.store.base import (
     tokenize_path,
     validate_op_namespace,
 )
-from langgraph.store.memory import InMemoryStore
+from langgraph.store.memory import InMemoryStore, _compare_values
 
 from ....domain.canonical import require_unicode
 from ....domain.concurrency.locks import locked, renew_in_child, synchronized
@@ -340,11 +340,14 @@ class RefoldStore(BaseStore):
         index: Any = {**self.index_config, "embed": Embedded(asked)} if self.index_config and asked else None
         reader = InMemoryStore(index=index)
         for one, record in shown:
+            if not all(_fits(record.value.get(name), wanted) for name, wanted in (op.filter or {}).items()):
+                continue
             reader._data[one.namespace][record.key] = one.item(record)
             if index and op.query and (vectors := one.vectors(record)):
                 reader._vectors[one.namespace][record.key] = vectors
         is_asked = index is not None and op.query
-        found: Any = reader.batch([op if is_asked else op._replace(offset=0, limit=len(shown))])[0]
+        op_of_all = op._replace(filter=None)
+        found: Any = reader.batch([op_of_all if is_asked else op_of_all._replace(offset=0, limit=len(shown))])[0]
         if not is_asked:
             found.sort(key=lambda item: item.updated_at, reverse=True)
             found = found[op.offset : op.offset + op.limit]
@@ -461,6 +464,24 @@ class RefoldStore(BaseStore):
 
     def _now(self) -> int:
         return int(self.store._system.now() * 1_000_000)
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    """Return whether a value fits a filter, by LangGraph's comparison; one that cannot be compared does not."""
+    try:
+        return bool(_compare_values(value, wanted))
+    except (TypeError, ValueError):
+        # A filter that is wrong by itself is an error.
+        _compare_values(_fitting(wanted), wanted)
+        return False
+
+
+def _fitting(wanted: Any) -> Any:
+    """Return a value that a filter can be compared with, unless the filter is wrong."""
+    if isinstance(wanted, dict):
+        compared = [value for name, value in wanted.items() if name.startswith("$")]
+        return compared[0] if compared else {name: _fitting(value) for name, value in wanted.items()}
+    return list(map(_fitting, wanted)) if isinstance(wanted, list | tuple) else wanted
 
 
 def _path_of(namespace: Namespace) -> str:

@@ -21,7 +21,7 @@ import msgspec
 from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from ....domain.errors import InvalidInputError, RefusedError
+from ....domain.errors import InvalidInputError, RefusedError, StorageUnavailableError
 from ...databases import location_of
 from ...exchange.event_files import Progress
 from ...open import open_store
@@ -144,6 +144,7 @@ def import_threads(
 
     Raises:
         InvalidInputError: there is no such database, it has no checkpoints, or a type cannot be imported.
+        StorageUnavailableError: it failed meanwhile; another import goes on from there.
     """
     serde = _serializer(allowed)
     reports: list[ThreadReport] = []
@@ -257,8 +258,13 @@ def _opened(location: str, serde: JsonPlusSerializer) -> Iterator[Source]:
         try:
             source.query(f"{THREADS} LIMIT 1", ())
         except source.fault as error:
-            raise InvalidInputError(f"there are no checkpoints of LangGraph: {error}") from error
-        yield source
+            raise InvalidInputError(f"no checkpoints of LangGraph can be read there: {error}") from error
+        try:
+            yield source
+        except source.fault as error:
+            raise StorageUnavailableError(
+                f"the database of LangGraph's saver failed: {error}: import again when it answers, to go on from there"
+            ) from error
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Command
 
 import refold
-from refold.domain.errors import InvalidInputError
+from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.infrastructure.frameworks.langgraph import migration
 from refold.infrastructure.frameworks.langgraph.migration import import_threads
 from refold.infrastructure.frameworks.langgraph.thread import Thread
@@ -232,6 +232,21 @@ def test_what_is_no_database_of_a_saver_is_refused(theirs: str, tmp_path: Path, 
     with pytest.raises(InvalidInputError, match="no checkpoints of LangGraph"):
         import_threads(memory, theirs)
     assert not (tmp_path / "missing.db").exists()
+
+
+def test_a_database_that_fails_meanwhile_is_named(theirs: str, memory: Store) -> None:
+    """As one whose server is stopped: it is not the store that failed. What came over before stays."""
+    with saver_at(theirs) as saver:
+        put(saver, "t1")
+    with migration._opened(theirs, JsonPlusSerializer()) as source:
+        table = source.table
+    statement: Any = f"DROP TABLE {table}"
+    opened: Any = psycopg.connect(theirs) if "://" in theirs else sqlite3.connect(theirs)
+    with closing(opened), opened:
+        opened.execute(statement)
+
+    with pytest.raises(StorageUnavailableError, match=rf"(?s)LangGraph's saver failed: .*{table}.*again"):
+        import_threads(memory, theirs)
 
 
 def test_a_server_that_is_not_there(memory: Store) -> None:

@@ -39,7 +39,7 @@ from ...domain.formats.receive import Fields, Receiver
 from ...domain.ids import decoded_id, encoded_id, split_stream_id
 from ..importing.claude_sessions import LOST, MESSAGE_TYPES, Order, read_lines
 from .conversation import Conversation, Message
-from .open_chats import OpenChat, OpenChats, acting_as, require_store, saved_under, take_all_out
+from .open_chats import OpenChat, OpenChats, acting_as, require_store, saved_under, take_all_out, user_of
 
 if TYPE_CHECKING:
     from ...projections.saved_states import SavedStateRow
@@ -155,8 +155,11 @@ class RefoldSessions(SessionStore):
         if not entries:
             return
         messages = [_message_of_line(number, entry) for number, entry in enumerate(entries)]
+        # The transcript of a sub-agent is about the user of its session, too.
+        session = SessionKey(project_key=key["project_key"], session_id=key["session_id"])
+        user = user_of(self._store, self.chat_id(session)) if "subpath" in key else None
         with acting_as(self._actor):
-            self._chats.change(context_id, lambda found: _add(found, key, messages))
+            self._chats.change(context_id, lambda found: _add(found, key, messages), user=user)
 
     def _load(self, key: SessionKey) -> list[dict[str, Any]] | None:
         with self._chats.taken(self.chat_id(key)) as found:

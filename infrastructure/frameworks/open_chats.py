@@ -51,6 +51,12 @@ def require_store(store: Store) -> Store:
     return require_instance(store, Store, "the store", way_out)
 
 
+def user_of(store: Store, chat_id: str) -> str | None:
+    """Return the user of a chat: the chats beside it have the same, whom an erasure looks for; None without one."""
+    begun = store.log.read_events(stream_id("chat", chat_id), until=1)
+    return next((getattr(event, "user", None) for event in begun), None)
+
+
 def saved_under(store: Store, framework: str, begun: str) -> list[SavedStateRow]:
     """Return what a framework saved last under each key in the chats whose ids begin so; others are not looked at."""
     if (gate := gate_of(store.log)) is not None:
@@ -211,7 +217,9 @@ class OpenChats:
                 with suppress(KeyError):
                     self._chats.popitem(last=False)
 
-    def change(self, chat_id: str, change: Callable[[OpenChat], T], *, create: bool = True) -> T | None:
+    def change(
+        self, chat_id: str, change: Callable[[OpenChat], T], *, create: bool = True, user: str | None = None
+    ) -> T | None:
         """
         Change a chat in one transaction, which also makes it if there is none: so no empty one is left by an error.
 
@@ -224,7 +232,7 @@ class OpenChats:
         def attempt() -> T | None:
             with ExitStack() as until, current_or_new_transaction(self._store.log):
                 # It is put back behind the transaction.
-                found = until.enter_context(self.taken(chat_id, create=create))
+                found = until.enter_context(self.taken(chat_id, create=create, user=user))
                 return None if found is None else change(found)
 
         return retried(attempt)

@@ -20,6 +20,7 @@ from ....domain.chat.context import ChatContext
 from ....domain.errors import NotFoundError
 from ....domain.ids import encoded_id, split_stream_id
 from ..conversation import IsCounted, Message
+from ..open_chats import user_of
 from .branch import FRAMEWORK, holds
 from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of, require_shown
 from .values import Values
@@ -38,12 +39,6 @@ def messages_in(value: Any) -> list[BaseMessage] | None:
     """Return the messages that the value of a channel is, also one of a snapshot; None if it is something else."""
     found = value.value if isinstance(value, _DeltaSnapshot) else value
     return found if is_messages(found) else None
-
-
-def user_of(store: Store, chat: str) -> str | None:
-    """Return the user of the chat of a thread: the chats beside it have the same, whom an erasure looks for."""
-    begun = store.log.read_events(f"chat:{chat}", until=1)
-    return next((getattr(event, "user", None) for event in begun), None)
 
 
 class Known(NamedTuple):

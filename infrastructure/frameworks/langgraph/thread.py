@@ -22,8 +22,9 @@ from ....domain.errors import (
 )
 from ....domain.ids import derived_id
 from ...store import Store
+from ..open_chats import user_of
 from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Found, Saved, holds
-from .channels import ChannelChats, user_of
+from .channels import ChannelChats
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
 

@@ -271,6 +271,19 @@ async def test_a_delete_is_whole_or_nothing(store: refold.Store, monkeypatch: py
     assert await sessions.list_subkeys({"project_key": KEY["project_key"], "session_id": KEY["session_id"]}) == []
 
 
+async def test_an_erasure_of_a_user_finds_the_sub_agents(store: refold.Store) -> None:
+    """Their transcripts have the user of the session, whose chat was made with one; others have none."""
+    sessions = RefoldSessions(store)
+    main, sub = map(sessions.chat_id, (KEY, SUB))
+    store.chat(main, user="mia")
+    for key in (KEY, SUB, {**SUB, "session_id": "s2"}):
+        await sessions.append(key, [line(1, "user", "I moved to Elm Street 5.")])
+
+    assert {one.context for one in store.erase(user="mia", why="ticket 7").contexts} == {f"chat:{main}", f"chat:{sub}"}
+    store.erase(user="mia", why="ticket 7", dry_run=False)
+    assert [one["message"]["content"][0]["text"] for one in await sessions.load(SUB) or []] == ["[erased]"]
+
+
 async def test_lists_read_no_other_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of a project, or the sub-agents of a session: the rows of others are not read."""
     with refold.open(":memory:") as store:

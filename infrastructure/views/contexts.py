@@ -8,7 +8,7 @@ of their classes, and these belong to programs that a reader of the store does n
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ...domain.canonical import parse_json
 from ...domain.chat.context import ChatContext
@@ -67,13 +67,23 @@ class ItemView(View):
     @property
     def evicted_count(self) -> int:
         """The number of items that left and are not back."""
-        raise NotImplementedError
+        return len(self._gone)
 
     def evicted(self, *, tail: int | None = None, skip: int = 0) -> list[tuple[Entry, Departure]]:
         """
         Return the items that left and are not back, the first to leave first, each with how it left; or the last `tail`
         of them, without the last `skip`.
         """
+        gone = self._gone[_part(len(self._gone), tail, skip)]
+        entries = self._entries([item for item, _ in gone])
+        return [(entry, how) for entry, (_, how) in zip(entries, gone, strict=True)]
+
+    @cached_property
+    def _gone(self) -> Sequence[tuple[Any, Departure]]:
+        """The items that left and are not back, in the order in which they left, each with how it left."""
+        raise NotImplementedError
+
+    def _entries(self, items: Sequence[Any]) -> list[Entry]:
         raise NotImplementedError
 
 
@@ -94,32 +104,26 @@ class ChatItemView(ItemView):
         if found is not None:
             entries = [Entry(recorded.event, recorded, self.stream) for recorded in found]
             return _with_pending(entries, (entry.item for entry in entries))
-        items = self.chat.recorded_items()
-        order = items.order()
+        order = self._items.order()
         shown = _part(len(order), tail, skip)
-        later = (items.arena.items[ordinal] for ordinal in order[shown.start :])
-        return _with_pending(self._entries(items, order[shown]), later)
-
-    @property
-    def evicted_count(self) -> int:
-        return len(self._gone)
-
-    def evicted(self, *, tail: int | None = None, skip: int = 0) -> list[tuple[Entry, Departure]]:
-        gone = self._gone[_part(len(self._gone), tail, skip)]
-        entries = self._entries(self.chat.recorded_items(), [ordinal for ordinal, _ in gone])
-        return [(entry, how) for entry, (_, how) in zip(entries, gone, strict=True)]
-
-    @cached_property
-    def _gone(self) -> Sequence[tuple[int, Departure]]:
-        return self.chat.recorded_items().departed()
+        later = (self._items.arena.items[ordinal] for ordinal in order[shown.start :])
+        return _with_pending(self._entries(order[shown]), later)
 
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
         """Return items that the chat ever had, by their ids."""
-        held = self.chat.recorded_items()
-        ordinals = [held.ordinal(item_id) for item_id in item_ids]
-        return self._entries(held, [ordinal for ordinal in ordinals if ordinal is not None])
+        ordinals = [self._items.ordinal(item_id) for item_id in item_ids]
+        return self._entries([ordinal for ordinal in ordinals if ordinal is not None])
 
-    def _entries(self, items: Items, ordinals: Sequence[int]) -> list[Entry]:
+    @cached_property
+    def _items(self) -> Items:
+        return self.chat.recorded_items()
+
+    @cached_property
+    def _gone(self) -> Sequence[tuple[int, Departure]]:
+        return self._items.departed()
+
+    def _entries(self, ordinals: Sequence[int]) -> list[Entry]:
+        items = self._items
         refs = [items.ref(ordinal).within(self.stream) for ordinal in ordinals]
         born = first_events(self.log, refs)
         return [
@@ -167,14 +171,6 @@ def _last_added(log: Log, stream: str, version: int, count: int) -> list[Recorde
     return added[-count:]
 
 
-class Gone(NamedTuple):
-    """An item that left, its origin, and how it left."""
-
-    ref: Ref
-    item: Item
-    left: Departure
-
-
 class FoldedItemView(ItemView):
     """A context at one version; events are only read when they are needed."""
 
@@ -195,21 +191,8 @@ class FoldedItemView(ItemView):
         held = self._present_items()
         return self._entries(held[_part(len(held), tail, skip)])
 
-    @property
-    def evicted_count(self) -> int:
-        return len(self._gone)
-
-    def evicted(self, *, tail: int | None = None, skip: int = 0) -> list[tuple[Entry, Departure]]:
-        gone = self._gone[_part(len(self._gone), tail, skip)]
-        return list(zip(self._entries([(one.ref, one.item) for one in gone]), [one.left for one in gone], strict=True))
-
     def _present_items(self) -> list[tuple[Ref, Item]]:
         """Return the items in order, each with its origin."""
-        raise NotImplementedError
-
-    @cached_property
-    def _gone(self) -> list[Gone]:
-        """The items that left and are not back, in the order in which they left."""
         raise NotImplementedError
 
     def _events(self) -> list[Any]:
@@ -242,12 +225,12 @@ class ContainerItemView(FoldedItemView):
         return [(held.ref, held.event) for held in self.state.items.values()]
 
     @cached_property
-    def _gone(self) -> list[Gone]:
+    def _gone(self) -> list[tuple[tuple[Ref, Item], Departure]]:
         from ...domain.pool import state as containers
 
         departures = containers.Departures(self.stream)
         departures.go_on(containers.complete(self.log, self._events()))
-        return [Gone(ref, one.held.event, one) for ref, one in departures.gone().items()]
+        return [((ref, one.held.event), one) for ref, one in departures.gone().items()]
 
 
 class WindowItemView(FoldedItemView):
@@ -272,7 +255,7 @@ class WindowItemView(FoldedItemView):
         return [(Ref(held.version), held.event) for held in self.state.held.in_order()]
 
     @cached_property
-    def _gone(self) -> list[Gone]:
+    def _gone(self) -> list[tuple[tuple[Ref, Item], Departure]]:
         from ...domain.window.state import Departures as WindowDepartures
 
         departures = WindowDepartures(self.stream, self._events())
@@ -280,7 +263,7 @@ class WindowItemView(FoldedItemView):
         left += [(one.born, Departure("drop", one.reason, one.version)) for one in departures.dropped()]
         refs = [Ref.parse(born) for born, _ in left]
         born = first_events(self.log, refs)
-        return [Gone(ref, born[ref].event, how) for ref, (_, how) in zip(refs, left, strict=True)]
+        return [((ref, born[ref].event), how) for ref, (_, how) in zip(refs, left, strict=True)]
 
 
 class MemoryItemView(FoldedItemView):
@@ -300,12 +283,12 @@ class MemoryItemView(FoldedItemView):
         return [(Ref(held.version), held.event) for held in reversed(self.state.newest_first())]
 
     @cached_property
-    def _gone(self) -> list[Gone]:
+    def _gone(self) -> list[tuple[tuple[Ref, Item], Departure]]:
         from ...domain.memory.state import forgotten
 
         left = forgotten(self._events(), self.stream, None)
-        gone = [Gone(Ref(held.version), held.event, how) for held, how in left]
-        return sorted(gone, key=lambda one: one.left.version)
+        left.sort(key=lambda one: one[1].version)
+        return [((Ref(held.version), held.event), how) for held, how in left]
 
 
 FOLDED: dict[str, type[FoldedItemView]] = {

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from tests.support.postgres import Server
 
@@ -82,6 +83,15 @@ QUICK = Scale(
 )
 
 
+class Subjects(dict[str, Subject]):
+    """Open contestants, by name."""
+
+    @property
+    def ours(self) -> Ours:
+        """The one of Refold, which also has a store."""
+        return cast(Ours, self["ours"])
+
+
 @dataclass(frozen=True)
 class Bench:
     """A folder to work in, a server where PostgreSQL is measured, and the scale."""
@@ -91,16 +101,14 @@ class Bench:
     server: Server | None = None
 
     @contextmanager
-    def subjects(
-        self, database: str, names: Sequence[str] = ALL, base: Sequence[Item] = ()
-    ) -> Iterator[dict[str, Subject]]:
+    def subjects(self, database: str, names: Sequence[str] = ALL, base: Sequence[Item] = ()) -> Iterator[Subjects]:
         """
         Yield fresh, open contestants, each in a database of its own; they are gone afterwards.
 
         With `base`, their context CONTEXT has these items.
         """
         with ExitStack() as stack:
-            opened: dict[str, Subject] = {}
+            opened = Subjects()
             for name in names:
                 subject = make_subject(name, stack.enter_context(self.location(database)))
                 subject.open()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import cast
 
 import refold
 from refold.domain.log.envelope import encode_payload
 
-from .bench import reopen
+from .bench import Subjects, reopen
 from .ours import Ours, add
 from .recorded import event_of
 from .subject import Subject, batches
@@ -41,9 +40,9 @@ def first_payload(chat: refold.ChatContext) -> bytes:
     return encode_payload(chat.history(until=1)[0].event)
 
 
-def fork_tasks(subjects: dict[str, Subject], context: str, texts: Sequence[Item], runs: int) -> dict[str, Task]:
+def fork_tasks(subjects: Subjects, context: str, texts: Sequence[Item], runs: int) -> dict[str, Task]:
     """Return how forks of a context are measured: of a loaded one, as an agent that reads it has it, and raw."""
-    ours = cast(Ours, subjects["ours"])
+    ours = subjects.ours
     forked = first_payload(ours.store.chat(context).fork())
     return {"ours": _task(ours, context, texts, runs), "raw": _raw_task(subjects["raw"], forked, texts, runs)}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sized
 from contextlib import closing
 from functools import partial
-from typing import cast
 
 from refold import Store
 
@@ -27,7 +26,7 @@ GOAL = Goal(20, absolute=True)
 def audit(bench: Bench, database: str) -> Iterator[Row]:
     """Audit an attribute with few changes, and one with many."""
     with bench.subjects(database, ("ours", "raw")) as subjects:
-        ours = cast(Ours, subjects["ours"])
+        ours = subjects.ours
         # Beside the contestant's own table, in the database that was made for it.
         with closing(raw_audit(subjects["raw"].location)) as raw:
             raw.open()

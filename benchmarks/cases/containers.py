@@ -12,13 +12,12 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from time import perf_counter
-from typing import Any, cast
+from typing import Any
 
 from refold import ContextPool, ContextQueue, PoolItem
 from refold.domain.log.envelope import encode_payload
 
 from ..bench import Bench
-from ..ours import Ours
 from ..rows import MICROSECONDS, PLAIN, Goal, Row
 from ..timing import Stats, idle, of_values
 from ..workload import Item, items
@@ -40,7 +39,7 @@ def containers(bench: Bench, database: str) -> Iterator[Row]:
     count = bench.scale.single_appends
     for kind in KINDS:
         with bench.subjects(database, NAMES) as subjects:
-            store = cast(Ours, subjects["ours"]).store
+            store = subjects.ours.store
             kept = getattr(store, kind)(CONTEXT, limit=count // SHARE)
             yield from _rows(kind, database, _lived(kept, partial(subjects["raw"].append_turn, CONTEXT), count))
         if database == "sqlite":

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import refold
 from refold.domain.chat.events import FunctionCalled, FunctionReturned
 
 from ..bench import CONTEXT, Bench
-from ..ours import Ours
 from ..peers import langchain_messages, openai_from_langchain, saver, seed_context
 from ..rows import MICROSECONDS, Row, Table
 from ..timing import Stats, Task, measure
@@ -39,7 +38,7 @@ def convert(bench: Bench, database: str) -> Iterator[Row | Table]:
     count, blocks = bench.scale.loaded, 2 * bench.scale.blocks
     base = items(count)
     with ExitStack() as stack:
-        ours = cast(Ours, stack.enter_context(bench.subjects(database, ("ours",), base))["ours"])
+        ours = stack.enter_context(bench.subjects(database, ("ours",), base)).ours
         chat = ours.store.chat(CONTEXT)
         structs = list(chat.recorded_items())
         convert_all: dict[str, Callable[[], object]] = {

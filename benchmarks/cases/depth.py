@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import cast
 
 from ..bench import Bench, reopen
 from ..fork_bytes import BYTES, fork_bytes
@@ -34,7 +33,7 @@ def depth(bench: Bench, database: str) -> Iterator[Row]:
     generations = min(DEPTH, scale.loaded // 10)
     base = items(scale.loaded)
     with bench.subjects(database, NAMES) as subjects:
-        ours, raw = cast(Ours, subjects["ours"]), subjects["raw"]
+        ours, raw = subjects.ours, subjects["raw"]
         contexts = grow(ours, generations, base)
         copy_streams(ours, raw, contexts)
         for subject in subjects.values():
@@ -44,7 +43,7 @@ def depth(bench: Bench, database: str) -> Iterator[Row]:
         forks = measure(tasks, blocks=scale.blocks, openings=scale.openings)
     yield Row(f"fork and 1 item at depth {generations}", database, MICROSECONDS, forks, COST)
     with bench.subjects(database, NAMES) as subjects:
-        ours = cast(Ours, subjects["ours"])
+        ours = subjects.ours
         used = fork_bytes(ours, subjects["raw"], grow(ours, generations, base), scale.loaded)
     yield Row(f"bytes of a fork and 1 item at depth {generations}", database, BYTES, used, SMALL)
     yield from _view_rows(database, f"view of {scale.loaded:,} at fork depth {generations}", views)

@@ -14,7 +14,7 @@ from typing import cast
 
 from refold.domain.log.envelope import encode_payload
 
-from ..bench import Bench, Scale, reopen
+from ..bench import Bench, Scale, Subjects, reopen
 from ..edits import Editor, dated_events
 from ..ours import Ours
 from ..rows import MICROSECONDS, MILLISECONDS, Goal, Row
@@ -37,13 +37,13 @@ def edit(bench: Bench, database: str) -> Iterator[Row]:
     scale = bench.scale
     count, edits = scale.long, scale.single_appends
     with bench.subjects(database, NAMES) as subjects:
-        made = _edited(cast(Ours, subjects["ours"]), subjects["raw"], count, edits)
+        made = _edited(subjects.ours, subjects["raw"], count, edits)
         reading = partial(_measured, scale, subjects)
         last = reading(lambda one: one.tail(CONTEXT, scale.tail), blocks=scale.blocks, runs=scale.runs)
         half = reading(lambda one: _all(one.load_until(CONTEXT, count // 2)), per=count // 2)
         midway = reading(lambda one: _all(one.load_until(CONTEXT, count + edits // 2)), per=count + edits // 2)
         whole = reading(lambda one: _all(one.load(CONTEXT)), per=count + edits)
-        evicted, shown = _half_gone(cast(Ours, subjects["ours"]), subjects["raw"], scale)
+        evicted, shown = _half_gone(subjects.ours, subjects["raw"], scale)
     after = f"after {edits:,} edits"
     yield Row(f"an edit of {count:,} items, {edits:,} in a row", database, MILLISECONDS, made)
     yield Row(f"last {scale.tail} of {count:,} {after}", database, MILLISECONDS, last, QUICK_TAIL)
@@ -103,7 +103,7 @@ def _all(read: object) -> list[object]:
 
 
 def _measured(
-    scale: Scale, subjects: dict[str, Subject], read: Read, *, blocks: int = 1, runs: int = 1, per: int = 1
+    scale: Scale, subjects: Subjects, read: Read, *, blocks: int = 1, runs: int = 1, per: int = 1
 ) -> dict[str, Stats]:
     tasks = {
         name: Task(

@@ -10,12 +10,10 @@ import itertools
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import cast
 
 from ..bench import CONTEXT, Bench, reopen
 from ..fork_bytes import BYTES, fork_bytes
 from ..forks import fork_once, fork_tasks, grow
-from ..ours import Ours
 from ..rows import MICROSECONDS, MILLISECONDS, PLAIN, Goal, Row
 from ..timing import Stats, Task, measure, ratio
 from ..workload import items
@@ -39,7 +37,7 @@ def fork(bench: Bench, database: str) -> Iterator[Row]:
     yield Row(f"fork at N = {lengths[-1]:,} / at N = {lengths[0]:,}", database, PLAIN, ratios, FLAT)
     yield _unloaded(bench, database)
     with bench.subjects(database, NAMES) as subjects:
-        ours = cast(Ours, subjects["ours"])
+        ours = subjects.ours
         used = fork_bytes(ours, subjects["raw"], grow(ours, 0, items(count)), count)
     yield Row(f"bytes of a fork and 1 item at N = {count:,}", database, BYTES, used, SMALL)
 
@@ -61,7 +59,7 @@ def _unloaded(bench: Bench, database: str) -> Row:
     count = bench.scale.loaded
     base = items(count)
     with bench.subjects(database, NAMES, base) as subjects:
-        ours = cast(Ours, subjects["ours"])
+        ours = subjects.ours
         tasks = fork_tasks(subjects, CONTEXT, base, runs=1)
         tasks["ours"] = Task(
             run=lambda item: fork_once(ours.store.chat(CONTEXT), item),

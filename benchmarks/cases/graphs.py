@@ -16,8 +16,7 @@ from typing import Any, cast
 from refold.domain.log.envelope import encode_payload
 from refold.trajectory import Run
 
-from ..bench import Bench, reopen
-from ..ours import Ours
+from ..bench import Bench, Subjects, reopen
 from ..rows import MICROSECONDS, MILLISECONDS, PLAIN, Goal, Row
 from ..subject import Subject
 from ..timing import Task, measure, ratio
@@ -73,7 +72,7 @@ def _read(raw: Subject, version: int) -> int:
     return len(cast("list[object]", raw.load_until(SESSION, version)))
 
 
-def fill(subjects: dict[str, Subject], count: int) -> None:
+def fill(subjects: Subjects, count: int) -> None:
     """Register nodes, and give raw the same payloads."""
     run = opened_run(subjects)
     _ = run.register_query("Which orders are late?")
@@ -86,8 +85,8 @@ def fill(subjects: dict[str, Subject], count: int) -> None:
         raw.append_batch(SESSION, payloads[start : start + 1_000])
 
 
-def opened_run(subjects: dict[str, Subject]) -> Run:
-    return cast(Ours, subjects["ours"]).store.run(USER, SESSION)
+def opened_run(subjects: Subjects) -> Run:
+    return subjects.ours.store.run(USER, SESSION)
 
 
 def growing(run: Run) -> Callable[[], str]:
@@ -109,8 +108,8 @@ def growing(run: Run) -> Callable[[], str]:
     return grow
 
 
-def _registering(bench: Bench, subjects: dict[str, Subject]) -> tuple[Task, Task]:
-    ours, raw = cast(Ours, subjects["ours"]), subjects["raw"]
+def _registering(bench: Bench, subjects: Subjects) -> tuple[Task, Task]:
+    ours, raw = subjects.ours, subjects["raw"]
     grow: Callable[[], str]
 
     def open_again() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ..bench import ALL, CONTEXT, Bench, reopen
+from ..bench import ALL, CONTEXT, Bench, Subjects, reopen
 from ..rows import MICROSECONDS, MILLISECONDS, Goal, Row
 from ..subject import Subject
 from ..timing import Stats, Task, measure
@@ -48,7 +48,7 @@ def past(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def _measure(
-    bench: Bench, subjects: dict[str, Subject], read: Read, *, blocks: int = READ_BLOCKS, per: int = 1, runs: int = 1
+    bench: Bench, subjects: Subjects, read: Read, *, blocks: int = READ_BLOCKS, per: int = 1, runs: int = 1
 ) -> dict[str, Stats]:
     tasks = {
         name: Task(

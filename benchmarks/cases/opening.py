@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from refold.chat import ChatMessage, ChatRole
 from refold.domain.chat.events import MessageAdded, Opened
@@ -53,7 +53,7 @@ def opening(bench: Bench, database: str) -> Iterator[Row]:
 
 def _opened(bench: Bench, database: str, kind: str, events: Sequence[Any], present: int) -> dict[str, Stats]:
     with bench.subjects(database, NAMES) as subjects:
-        ours, raw = cast(Ours, subjects["ours"]), subjects["raw"]
+        ours, raw = subjects.ours, subjects["raw"]
         for start in range(0, len(events), BASE_BATCH):
             batch = events[start : start + BASE_BATCH]
             _append(ours.store.log, f"{kind}:{CONTEXT}", start, batch)
@@ -103,7 +103,7 @@ def _additions(bench: Bench, database: str) -> Row:
     texts = items(CHAT_EVENTS)
     numbers = itertools.cycle(range(chats))
     with bench.subjects(database, NAMES) as subjects:
-        ours, raw = cast(Ours, subjects["ours"]), subjects["raw"]
+        ours, raw = subjects.ours, subjects["raw"]
         for version in range(CHAT_EVENTS):
             text = (texts[version].text[:200],)
             event = MessageAdded(id=f"m{version}", created_at=1.0, role="user", content=text) if version else Opened()

@@ -14,7 +14,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from functools import partial
 from typing import cast
 
-from ..bench import Bench, reopen
+from ..bench import Bench, Subjects, reopen
 from ..ours import Ours
 from ..rebuilding import memory_of
 from ..rows import PLAIN, RATE, Goal, Row
@@ -56,7 +56,7 @@ def _following(bench: Bench, database: str, texts: list[Item]) -> Iterator[Row]:
     """All projections of a store at once, from nothing: a worker must be faster than those who write."""
     with bench.subjects(database, NAMES[:2]) as subjects:
         _fill(subjects, texts, min(bench.scale.contexts, FOLLOWED_CONTEXTS), repeated=1)
-        ours = cast(Ours, subjects["ours"])
+        ours = subjects.ours
         tasks = {
             "ours": Task(run=lambda _: ours.follow(), reopen=partial(reopen, ours), per=len(texts)),
             "raw": _task(subjects["raw"], len(texts)),
@@ -84,13 +84,13 @@ def _large(bench: Bench, database: str, texts: list[Item]) -> Iterator[Row]:
     yield Row(f"rebuild of {events:,} items by {cores} processes, events", database, RATE, measured, FAST)
 
 
-def _fill(subjects: dict[str, Subject], texts: list[Item], contexts: int, *, repeated: int) -> None:
+def _fill(subjects: Subjects, texts: list[Item], contexts: int, *, repeated: int) -> None:
     size = len(texts) // contexts
     for number in range(contexts * repeated):
         start = number % contexts * size
         for subject in subjects.values():
             subject.build(f"context-{number}", texts[start : start + size])
-    cast(Ours, subjects["ours"]).rest()
+    subjects.ours.rest()
 
 
 def _task(subject: Subject, events: int, executor: Executor | None = None) -> Task:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import cast
 
 from refold import ChatContext
 from refold.domain.log.envelope import encode_payload
 
 from ..bench import CONTEXT, Bench
-from ..ours import Ours
 from ..rows import MILLISECONDS, Goal, Row
 from ..subject import Subject
 from ..timing import Task, measure
@@ -29,7 +27,7 @@ def stream(bench: Bench, database: str) -> Iterator[Row]:
     scale = bench.scale
     deltas = [f"{number:>{DELTA_BYTES - 1}} " for number in range(scale.deltas)]
     with bench.subjects(database, NAMES, items(scale.loaded)) as subjects:
-        ours = cast(Ours, subjects["ours"])
+        ours = subjects.ours
         for subject in subjects.values():
             subject.warm(CONTEXT)
         chat = ours.store.chat(CONTEXT)

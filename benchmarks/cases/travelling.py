@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from refold import Store
 from refold.domain.chat.events import Opened
@@ -40,7 +40,7 @@ def travel(bench: Bench, database: str) -> Iterator[Row]:
         f"the last {scale.tail} items at any point of {scale.logged:,} events": (_tail, TAIL),
     }
     with bench.subjects(database, ("ours", "raw")) as subjects:
-        ours, raw = cast(Ours, subjects["ours"]), subjects["raw"]
+        ours, raw = subjects.ours, subjects["raw"]
         _fill(ours, raw, scale.logged)
         ours.store._runner.catch_up(GROWTH)
         for label, (look, goal) in names.items():
@@ -55,7 +55,7 @@ def travel(bench: Bench, database: str) -> Iterator[Row]:
 def _pages(bench: Bench, database: str) -> Row:
     count = bench.scale.long
     with bench.subjects(database, ("ours", "raw")) as subjects:
-        store, raw = cast(Ours, subjects["ours"]).store, subjects["raw"]
+        store, raw = subjects.ours.store, subjects["raw"]
         raw.build(CHAT, items(PAGE_CONTEXTS))
         for start in range(0, count, 1_000):
             store.log.append([_beginning(number) for number in range(start, min(count, start + 1_000))]).result()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from refold.domain.log.envelope import encode_payload
 
@@ -42,7 +42,7 @@ def truncate(bench: Bench, database: str) -> Iterator[Row | Table]:
 
 def _measured(bench: Bench, database: str, count: int) -> dict[str, Stats]:
     with bench.subjects(database, NAMES, items(count)) as subjects:
-        ours, raw = cast(Ours, subjects["ours"]), subjects["raw"]
+        ours, raw = subjects.ours, subjects["raw"]
         chat = ours.store.chat(CONTEXT)
         tokens = chat.estimated_tokens() // 2
         chat.truncate(max_tokens=tokens)

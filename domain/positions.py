@@ -85,6 +85,11 @@ class Moment(msgspec.Struct, frozen=True):
 BEGINNING = Moment()
 
 
+def moment_of(number: int, lane: int = ONE_SEQUENCE) -> Moment:
+    """Return the moment that includes the events of one slice up to this number, and none of any other slice."""
+    return Moment(((lane, number),)) if number else BEGINNING
+
+
 def require_kind(moment: Moment, *, has_slices: bool) -> Moment:
     """
     Return a moment, if it is of a log with slices, or of one without, as `has_slices` says.

@@ -24,7 +24,7 @@ from ..errors import (
     StorageClosedError,
     StorageReadOnlyError,
 )
-from ..positions import ONE_SEQUENCE, Moment, Position, require_kind
+from ..positions import ONE_SEQUENCE, Moment, Position, moment_of, require_kind
 from .admission import admitted, require_names
 from .envelope import (
     NO_DIGEST,
@@ -165,7 +165,7 @@ class MemoryLog:
         start = require_kind(after, has_slices=False).head(ONE_SEQUENCE)
         events = self._all[start : start + limit if until is None else min(start + limit, until.head(ONE_SEQUENCE))]
         end = start + len(events) if events else len(self._all)
-        return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
+        return Page(events, moment_of(end) if events or end < start else after)
 
     def head(self, stream: str) -> int:
         return len(self._stream(stream))
@@ -182,7 +182,7 @@ class MemoryLog:
         return bisect.bisect_right(events, bound, key=lambda event: event.position.number)
 
     def now(self) -> Moment:
-        return Moment(((ONE_SEQUENCE, len(self._all)),)) if self._all else Moment()
+        return moment_of(len(self._all))
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         count = self.news.count

@@ -28,7 +28,7 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import Meta, RecordedEvent
 from ...domain.log.ports import KeyRow, LiveLog, NewEvents
 from ...domain.moments import ORDER_EVENTS_MAX, STREAM, MomentNamed, StoreCopied, order_of
-from ...domain.positions import BEGINNING, ONE_SEQUENCE, Moment
+from ...domain.positions import BEGINNING, Moment, moment_of
 from ..databases import Database, open_database, ring_of, tables_of
 from ..log.codec import CODEC, Codec
 from ..log.compression import erased_form
@@ -153,7 +153,7 @@ class _Side:
         """The moment up to which its events are in the tally."""
         if self.log.has_slices:
             return Moment.of(dict(self.tally.counts))
-        return _moment_of(self.tally.events)
+        return moment_of(self.tally.events)
 
     def pages(self, until: Moment) -> Iterator[list[RecordedEvent]]:
         """Yield the events behind the tally, up to a moment."""
@@ -219,7 +219,7 @@ class _Copy:
         target.read_on()
         if not target.tally.events:
             return
-        until = Moment.of(dict(target.tally.counts)) if self._source.log.has_slices else _moment_of(target.tally.events)
+        until = Moment.of(dict(target.tally.counts)) if self._source.log.has_slices else moment_of(target.tally.events)
         if self._source.log.now().includes(until):
             for page in self._source.pages(until):
                 for recorded in page:
@@ -323,10 +323,10 @@ class _Copy:
                 counts[source.slice_of(one)] -= 1
             return Moment.of({number: count for number, count in counts.items() if count})
         if (first := next(behind, None)) is None:
-            return _moment_of(source.tally.events)
+            return moment_of(source.tally.events)
         self._incoming.write()
         (there,) = self._target.log.read(first.stream, after=first.version - 1, until=first.version)
-        return _moment_of(there.position.number - 1)
+        return moment_of(there.position.number - 1)
 
     # The end
 
@@ -472,7 +472,3 @@ def _carried_out(
 
 def _hash_of(row: KeyRow) -> int:
     return int.from_bytes(hashlib.blake2b(_encode(row)).digest())
-
-
-def _moment_of(number: int) -> Moment:
-    return Moment(((ONE_SEQUENCE, number),)) if number else BEGINNING

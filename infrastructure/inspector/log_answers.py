@@ -18,7 +18,7 @@ from ...domain.chat.events import (
 from ...domain.clock import exact
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
-from ...domain.positions import BEGINNING, Moment, Position
+from ...domain.positions import BEGINNING, Moment, Position, moment_of
 from ...projections.rollup import ROLLUP_EVENTS, RollupRow, counts_by_type
 from ..context_streams import stream_named
 from ..log.codec import tag_of
@@ -88,7 +88,7 @@ def _page(store: Store, after: Moment, limit: int) -> tuple[Sequence[RecordedEve
         if store.log.has_slices:
             raise
         events = events_from(store.log, after.events, limit)
-        return events, Moment(((-1, after.events + len(events)),))
+        return events, moment_of(after.events + len(events))
     return page.events, page.moment
 
 
@@ -178,7 +178,7 @@ def _from(store: Store, given: Parameters) -> tuple[Moment, int]:
         return BEGINNING, 0
     if not store.log.has_slices:
         row = min(row, store.now().events)
-        return Moment(((-1, row),)) if row else BEGINNING, row
+        return moment_of(row), row
     moment, count = _moment_near(store.rollup(), row)
     # The rest of a block, so that the lines keep their numbers, and the last part of the log is not beyond its end.
     page = store.log.read_all(after=moment, limit=row - count, undecodable=True) if row > count else None
@@ -208,7 +208,7 @@ def _before(store: Store, text: str) -> tuple[Moment, int]:
     """Return the moment before the event at a position, and the number of events before it, as `row` counts them."""
     position = _position(store, text)
     if not store.log.has_slices:
-        return Moment(((-1, position.number - 1),)) if position.number > 1 else BEGINNING, position.number - 1
+        return moment_of(position.number - 1), position.number - 1
     recorded_at = _event_of(store, position).recorded_at
     moment, _ = _moment_behind(row for row in store.rollup() if row.last_at < recorded_at)
     # However many events came side by side with it: those before it, slice by slice, are known no other way.

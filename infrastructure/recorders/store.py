@@ -38,7 +38,7 @@ from ...domain.ids import SLICES
 from ...domain.log.envelope import Meta, RecordedEvent, Undecodable, encode_payload
 from ...domain.log.ports import LiveLog, PagedLog, PartitionedLog
 from ...domain.log.ports import Page as LogPage
-from ...domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, Position
+from ...domain.positions import ONE_SEQUENCE, Moment, Partition, Position, moment_of
 from ..databases import location_of, open_database
 from ..log.codec import CODEC, tag_of
 from .recorders import PAGE_LENGTH, FollowableRecorder, FollowingSubscription, Page, UndecodableError, whole_number
@@ -146,7 +146,7 @@ class StoreRecorder(FollowableRecorder):
             after = events[-1].position.number
 
     def _read(self, after: int, limit: int) -> list[RecordedEvent]:
-        moment = Moment(((self._slice, after),)) if after > 0 else BEGINNING
+        moment = moment_of(max(0, after), self._slice)
         with translated_for_eventsourcing():
             events = self._pages.read_all(after=moment, limit=limit, undecodable=True).events
         readable = [*takewhile(lambda one: not isinstance(one.event, Undecodable), events)]
@@ -199,8 +199,7 @@ class _Slice:
         return self._log.read_all(after=after, limit=limit, until=end, undecodable=undecodable)
 
     def now(self) -> Moment:
-        head = self._log.now().head(self._number)
-        return Moment.of({self._number: head}) if head else BEGINNING
+        return moment_of(self._log.now().head(self._number), self._number)
 
 
 def _sequence(log: LiveLog, slice_number: int | None) -> PagedLog:

@@ -15,7 +15,7 @@ from ...domain.errors import TamperedError
 from ...domain.ids import slice_of, split_stream_id
 from ...domain.log.envelope import Chain, RecordedEvent
 from ...domain.log.ports import LiveLog, Receipt
-from ...domain.positions import Moment
+from ...domain.positions import moment_of
 from ..log.evidence import SEGMENT, SegmentRow, place, require_ends, segment_of
 from .slices import SliceEvidence, contents_hash
 from .witness import NOTHING_SEEN, SliceSeen, WitnessHistory
@@ -132,7 +132,7 @@ class KnownEvents:
     def events(self, lane: int, after: int, until: int) -> Iterator[RecordedEvent]:
         """Yield the events of a slice behind one position up to another, as the log has them."""
         while after < until:
-            start, end = (Moment(((lane, number),) if number else ()) for number in (after, until))
+            start, end = moment_of(after, lane), moment_of(until, lane)
             page = self.log.read_all(after=start, limit=READ_EVENTS, until=end, undecodable=True)
             yield from page.events
             if not page.events:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ...domain.errors import DamagedError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
-from ...domain.positions import Moment
+from ...domain.positions import moment_of
 
 MISSING = "it is missing"
 NAMED = re.compile(r"event (?P<stream>\S+:.*)@(?P<version>\d+)", re.DOTALL)
@@ -39,8 +39,8 @@ def events_from(log: LiveLog, row: int, limit: int) -> list[RecordedEvent | Lost
     """Return up to `limit` events of a log without slices, behind its first `row` ones."""
 
     def read(first: int, last: int) -> Sequence[RecordedEvent]:
-        until = Moment(((-1, last),))
-        return log.read_all(after=Moment(((-1, first),)), limit=last - first, until=until, undecodable=True).events
+        until = moment_of(last)
+        return log.read_all(after=moment_of(first), limit=last - first, until=until, undecodable=True).events
 
     return _saved(read, row, min(row + limit, log.now().events), None)
 

@@ -22,7 +22,7 @@ from ....domain.errors import ConcurrencyError, DamagedError, InvalidInputError,
 from ....domain.log.admission import require_names
 from ....domain.log.envelope import Event, RecordedEvent
 from ....domain.log.ports import NewEvents, Page, Pending, Range, Receipt, Remnant, StreamEnd
-from ....domain.positions import BEGINNING, ONE_SEQUENCE, Moment, Partition, require_kind
+from ....domain.positions import ONE_SEQUENCE, Moment, Partition, moment_of, require_kind
 from ..background import ERASURE_WATCH, BackgroundWork, LogSnapshots
 from ..block_body import OvertakenError
 from ..codec import CODEC, Codec
@@ -296,7 +296,7 @@ class SqliteLog(CheckedLog):
                 end = end if events else last
                 if known:
                     require_ends({ONE_SEQUENCE: max(last, end)}, known)
-        return Page(events, Moment(((ONE_SEQUENCE, end),) if end else ()) if events or end < start else after)
+        return Page(events, moment_of(end) if events or end < start else after)
 
     @property
     def location(self) -> str:
@@ -355,7 +355,7 @@ class SqliteLog(CheckedLog):
     def now(self) -> Moment:
         with self.database.reading() as connection:
             last = self._last(connection)
-        return Moment(((ONE_SEQUENCE, last),)) if last else BEGINNING
+        return moment_of(last)
 
     def _last(self, connection: sqlite3.Connection) -> int:
         return int(_one(connection, "SELECT max(position) FROM event") or 0)
@@ -431,7 +431,7 @@ class SqlitePartition:
             found = self._log.read_partition(self._partition, start, last)
             events, start = events + found, last
             self._window = _next_window(self._window, len(found), limit)
-        return Page(events, Moment(((ONE_SEQUENCE, start),)) if start else after)
+        return Page(events, moment_of(start) if start else after)
 
     def now(self) -> Moment:
         return self._log.now()

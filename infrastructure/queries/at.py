@@ -26,6 +26,7 @@ from .one_moment import at_one_moment
 
 if TYPE_CHECKING:
     from ...domain.chat.context import ChatContext, ReadOnlyChatContext
+    from ...domain.context.context import Context
     from ...domain.memory.memory import Memory, MemoryAt
     from ...domain.pool.pool import ContextPool, ReadOnlyPool
     from ...domain.pool.queue import ContextQueue, ReadOnlyQueue
@@ -41,6 +42,7 @@ Rows = dict[str, CatalogueRow]
 CONTEXTS = (CATALOGUE, GROWTH, STEPS)
 # Up to this many events are read to learn which contexts changed; more cost as much as the rows of all contexts.
 CHANGES_READ_MAX = 4_096
+C = TypeVar("C", bound="Context[Any]")
 
 
 @opening("the table of growth", remedy=REBUILD)
@@ -59,17 +61,6 @@ def _rows_of(runner: ProjectionRunner, stream: str, blocks: int) -> list[GrowthR
     if sum(row.events for row in rows) == blocks * GROWTH_EVENTS:
         return rows
     return [row for row in runner.rows_under([GROWTH], [prefix]) if row.key < last]
-
-
-class Versioned(Protocol):
-    """A context at a version; 0 before it began."""
-
-    @property
-    def version(self) -> int:
-        """The version that is shown."""
-
-
-V = TypeVar("V", bound=Versioned)
 
 
 class OpenStore(Protocol):
@@ -116,8 +107,7 @@ class StoreAt:
         Raises:
             NotFoundError: it did not exist then.
         """
-        then = self._store.chat(context_id, create=False).at(self.moment)
-        view = self._existing(then, f"chat:{context_id}")
+        view = self._existing(self._store.chat(context_id, create=False).at(self.moment))
         # The totals come from the table of growth, so the chat need not be read for them.
         view._count = cache(partial(totals_at, self._store.log, self._store._runner, view.stream_id, view.version))
         return view
@@ -129,7 +119,7 @@ class StoreAt:
         Raises:
             NotFoundError: it did not exist then.
         """
-        return self._existing(self._store.queue(context_id, create=False).at(self.moment), f"queue:{context_id}")
+        return self._existing(self._store.queue(context_id, create=False).at(self.moment))
 
     def pool(self, context_id: str) -> ReadOnlyPool[Any]:
         """
@@ -138,7 +128,7 @@ class StoreAt:
         Raises:
             NotFoundError: it did not exist then.
         """
-        return self._existing(self._store.pool(context_id, create=False).at(self.moment), f"pool:{context_id}")
+        return self._existing(self._store.pool(context_id, create=False).at(self.moment))
 
     def window(self, context_id: str) -> ReadOnlyContextWindow:
         """
@@ -147,7 +137,7 @@ class StoreAt:
         Raises:
             NotFoundError: it did not exist then.
         """
-        return self._existing(self._store.window(context_id, create=False).at(self.moment), f"window:{context_id}")
+        return self._existing(self._store.window(context_id, create=False).at(self.moment))
 
     def memory(self) -> MemoryAt:
         """Return the memory as it was, scope by scope."""
@@ -161,7 +151,7 @@ class StoreAt:
             NotFoundError: it did not exist then.
         """
         run = self._store.run(user_id, session_id, run_id, sub_id, create=False)
-        return self._existing(run.at(self.moment), run.stream_id)
+        return self._existing(run.at(self.moment))
 
     def contexts(self) -> list[CatalogueRow]:
         """Return the catalogue row of each context that existed then, ordered by kind and id."""
@@ -171,9 +161,10 @@ class StoreAt:
         then = at_one_moment(runner, CONTEXTS, lambda _: _rows_then(runner, runner.stored(CATALOGUE), self._cut))
         return list(then.values())
 
-    def _existing(self, view: V, stream: str) -> V:
+    def _existing(self, view: C) -> C:
+        # Before it began, a context is at version 0.
         if not view.version:
-            raise NotFoundError(f"there was no {stream} at {self.moment}: it began later")
+            raise NotFoundError(f"there was no {view.stream_id} at {self.moment}: it began later")
         return view
 
     def __repr__(self) -> str:

@@ -71,8 +71,12 @@ class Threads:
 
     def load(self, name: str) -> int:
         """Read a thread, and return the number of its messages."""
+        return len(self.messages(name))
+
+    def messages(self, name: str) -> list[Any]:
+        """Read a thread, and return its messages, those of LangChain."""
         self._states[name] = state = self._loaded({"configurable": {"thread_id": name, "checkpoint_ns": ""}})
-        return len(state.messages)
+        return state.messages
 
     def fork(self, name: str) -> None:
         """Go on from the state before the last one, with another message."""

@@ -1,8 +1,8 @@
 """
 Other packages that do something comparable, where they are installed beside Refold; none of them is a dependency.
 
-The seed's published package is `videosdk-agents`, LangGraph's saver `langgraph-checkpoint-sqlite`. Each function
-returns None where its package is missing. They have no types that are of use here, so theirs are `Any`.
+The seed's published package is `videosdk-agents`. Each function returns None where its package is missing. They have
+no types that are of use here, so theirs are `Any`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import json
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 from .recorded import ROLES
@@ -60,37 +59,6 @@ def _langchain_message(messages: Any, number: int, item: Item) -> Any:
 def openai_from_langchain(messages: list[Any]) -> object:
     """Return LangChain's messages as those of OpenAI's chat completions, by its own converter."""
     return import_module("langchain_core.messages").convert_to_openai_messages(messages)
-
-
-class Saver:
-    """LangGraph's saver with one thread, whose state is a list of messages."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._config = {"configurable": {"thread_id": "context", "checkpoint_ns": ""}}
-
-    def put(self, messages: list[Any]) -> None:
-        """Save the messages as the state after a step."""
-        checkpoint = import_module("langgraph.checkpoint.base").empty_checkpoint()
-        checkpoint["channel_values"] = {"messages": messages}
-        checkpoint["channel_versions"] = versions = {"messages": "1"}
-        with self._opened() as opened:
-            opened.put(self._config, checkpoint, {"source": "loop", "step": 1}, versions)
-
-    def messages(self) -> list[Any]:
-        """Open the file and return the messages of the last checkpoint."""
-        with self._opened() as opened:
-            loaded: list[Any] = opened.get_tuple(self._config).checkpoint["channel_values"]["messages"]
-            return loaded
-
-    def _opened(self) -> Any:
-        return import_module("langgraph.checkpoint.sqlite").SqliteSaver.from_conn_string(str(self._path))
-
-
-def saver(path: Path) -> Saver | None:
-    """Return LangGraph's saver on an SQLite file."""
-    is_installed = _module("langgraph.checkpoint.sqlite") is not None
-    return Saver(path) if is_installed else None
 
 
 def _module(name: str) -> Any:

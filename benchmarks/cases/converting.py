@@ -10,7 +10,7 @@ own: in it each package opens its file, reads everything, and converts it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,8 @@ import refold
 from refold.domain.chat.events import FunctionCalled, FunctionReturned
 
 from ..bench import CONTEXT, Bench
-from ..peers import langchain_messages, openai_from_langchain, saver, seed_context
+from ..langgraph_threads import Threads
+from ..peers import langchain_messages, openai_from_langchain, seed_context
 from ..rows import MICROSECONDS, Row, Table
 from ..timing import Stats, Task, measure
 from ..workload import Item, items
@@ -47,7 +48,7 @@ def convert(bench: Bench, database: str) -> Iterator[Row | Table]:
         }
         in_memory = _measured(convert_all | _in_memory(base), count, blocks)
         read = {"Refold": lambda: ours.store.chat(CONTEXT).to_openai_messages()}
-        from_disk = _measured(read | _from_disk(base, bench.folder), count, blocks)
+        from_disk = _measured(read | _from_disk(count, bench.folder), count, blocks)
     for name in FORMATS:
         stats = {"ours": in_memory[name], "raw": in_memory["raw"]}
         yield Row(f"{name} of {count:,}, per item", database, MICROSECONDS, stats)
@@ -76,12 +77,21 @@ def _in_memory(base: list[Item]) -> dict[str, Callable[[], object]]:
     return tasks
 
 
-def _from_disk(base: list[Item], folder: Path) -> dict[str, Callable[[], object]]:
-    messages, kept = langchain_messages(base), saver(folder / "saver.sqlite")
-    if messages is None or kept is None:
+def _from_disk(count: int, folder: Path) -> dict[str, Callable[[], object]]:
+    try:
+        threads = Threads(str(folder / "saver.sqlite"), is_ours=False)
+    except ModuleNotFoundError:
         return {}
-    kept.put(messages)
-    return {"langgraph-checkpoint-sqlite": lambda: openai_from_langchain(kept.messages())}
+
+    def read() -> object:
+        threads.open()
+        with closing(threads):
+            return openai_from_langchain(threads.messages(CONTEXT))
+
+    threads.open()
+    with closing(threads):
+        threads.begin(CONTEXT, count)
+    return {"langgraph-checkpoint-sqlite": read}
 
 
 def _measured(calls: dict[str, Callable[[], object]], count: int, blocks: int) -> dict[str, Stats]:

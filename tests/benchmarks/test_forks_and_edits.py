@@ -82,13 +82,12 @@ def test_holes_do_not_count_as_bytes(tmp_path: Path) -> None:
     assert [one.name for one in tmp_path.iterdir()] == ["full.db"]
 
 
-def test_a_missing_package_takes_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_takes_no_part(monkeypatch: pytest.MonkeyPatch) -> None:
     """None of them is a dependency: where one is not installed there is nothing to compare with."""
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
 
     assert peers.seed_context(items(4)) is None
     assert peers.langchain_messages(items(4)) is None
-    assert peers.saver(tmp_path / "saver.sqlite") is None
 
 
 def test_a_package_that_shares_a_root_is_another_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,7 +74,7 @@ def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
             continue
         in_batch = False
         calls = waiting.get(item.call_id) if kind is FunctionReturned else None  # type: ignore[union-attr]
-        place = _answered(calls, item.call_item_id) if calls else None  # type: ignore[union-attr]  # it is an output
+        place = answered_place(calls, item.call_item_id) if calls else None  # type: ignore[union-attr]  # it is an output
         if calls and place is not None:
             call = calls.pop(place)[1]
             pairs.output_of[call] = index
@@ -82,8 +82,12 @@ def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
     return pairs
 
 
-def _answered(calls: Sequence[tuple[int, int, str]], named: str | None) -> int | None:
-    """Return the place of the call that an output answers: the named one, else the first of the newest batch."""
+def answered_place(calls: Sequence[tuple[int, object, str]], named: str | None) -> int | None:
+    """
+    Return the place of the call that an output answers: the named one, else the first of the newest batch.
+
+    `calls` are those of its call id that wait, one or more, each with its batch and the id of its item.
+    """
     if named is None:
         return bisect_left(calls, calls[-1][0], key=lambda call: call[0])
     return next((place for place, call in enumerate(calls) if call[2] == named), None)

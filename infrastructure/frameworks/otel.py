@@ -15,7 +15,16 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider, get_tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from ...domain.chat.events import UNFINISHED, FunctionCalled, FunctionReturned, MessageAdded, MessageFinished, Piece
+from ...domain.chat.events import (
+    UNFINISHED,
+    ChatItemEvent,
+    FunctionCalled,
+    FunctionReturned,
+    MessageAdded,
+    MessageFinished,
+    Piece,
+)
+from ...domain.chat.pairing import BETWEEN_CALLS, answered_place
 from ...domain.chat.pieces import written
 from ...domain.chat.usage import usage_of
 from ...domain.formats.documents import OtelForm
@@ -27,6 +36,8 @@ from ...domain.spans import Ref
 TRACEPARENT = "traceparent"
 # Calls that wait for their output, and answers for their end; more are forgotten, the oldest first.
 CALLS_AWAITED_MAX = 10_000
+# Calls of one id that wait in one chat; ids of calls may repeat.
+CALLS_OF_ID_MAX = 100
 NANOS = 1_000_000_000
 LAST_SECOND = (1 << 63) // NANOS
 K = TypeVar("K")
@@ -62,7 +73,10 @@ class Spans:
         """Write to `tracer_provider`, or to the global one; with `content` also texts, arguments and outputs."""
         self._tracer = get_tracer("refold", tracer_provider=tracer_provider)
         self._content, self._form = content, OtelForm()
-        self._waiting: OrderedDict[tuple[str, str], RecordedEvent] = OrderedDict()
+        # Calls by their chat and id, each with the batch that it is of: the version of the first call in it.
+        self._waiting: OrderedDict[tuple[str, str], list[tuple[int, RecordedEvent, str]]] = OrderedDict()
+        # The batches of chats that the next call goes on with.
+        self._batches: OrderedDict[str, int] = OrderedDict()
         # Answers that are being written, with their pieces as far as these are shown.
         self._begun_answers: OrderedDict[Ref, tuple[MessageAdded, list[tuple[int, Piece]]]] = OrderedDict()
 
@@ -74,10 +88,12 @@ class Spans:
     def write(self, recorded: RecordedEvent) -> None:
         """Write the span that ends with an event, if one does; events come in the order of the log."""
         event = recorded.event
+        if isinstance(event, ChatItemEvent) and not isinstance(event, (FunctionCalled, *BETWEEN_CALLS)):
+            self._batches.pop(recorded.stream, None)
         if isinstance(event, FunctionCalled):
-            _await(self._waiting, (recorded.stream, event.call_id), recorded)
+            self._await_call(recorded, event)
         elif isinstance(event, FunctionReturned):
-            self._write_tool(recorded, event, self._waiting.pop((recorded.stream, event.call_id), recorded))
+            self._write_tool(recorded, event, self._asked(recorded, event))
         elif isinstance(event, MessageAdded) and event.role == "assistant":
             if event.incomplete == UNFINISHED:
                 _await(self._begun_answers, Ref(recorded.version, recorded.stream), (event, []))
@@ -85,6 +101,25 @@ class Spans:
                 self._write_answer(recorded, event)
         elif isinstance(event, Piece):
             self._write_piece(recorded, event)
+
+    def _await_call(self, recorded: RecordedEvent, call: FunctionCalled) -> None:
+        batch = self._batches.get(recorded.stream, recorded.version)
+        _await(self._batches, recorded.stream, batch)
+        key = recorded.stream, call.call_id
+        same = self._waiting.pop(key, [])[1 - CALLS_OF_ID_MAX :]
+        _await(self._waiting, key, [*same, (batch, recorded, call.id)])
+
+    def _asked(self, recorded: RecordedEvent, output: FunctionReturned) -> RecordedEvent:
+        """Return the call that an output answers; the output itself if the call is not known."""
+        key = recorded.stream, output.call_id
+        calls = self._waiting.get(key)
+        place = answered_place(calls, output.call_item_id) if calls else None
+        if calls is None or place is None:
+            return recorded
+        call = calls.pop(place)[1]
+        if not calls:
+            del self._waiting[key]
+        return call
 
     def _write_piece(self, recorded: RecordedEvent, piece: Piece) -> None:
         ref = piece.item.within(recorded.stream)

@@ -17,7 +17,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 import refold
 import refold.chat
 from refold.domain.chat.context import ChatContext
-from refold.infrastructure.frameworks.otel import CALLS_AWAITED_MAX
+from refold.infrastructure.frameworks.otel import CALLS_AWAITED_MAX, CALLS_OF_ID_MAX
 from refold.infrastructure.store import Store
 from refold.otel import Spans, correlate_with_spans, current_traceparent
 
@@ -90,6 +90,29 @@ def test_texts_where_asked_for(store: Store, provider: TracerProvider, exporter:
     assert failed["error.type"] == "_OTHER"
     said = json.loads(str(answer["gen_ai.output.messages"]))
     assert said == [{"role": "assistant", "parts": [{"type": "text", "content": "In Lyon."}]}]
+
+
+def test_calls_of_one_id(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+    """Each output has the arguments of its own call: the first in the newest batch, or the one that it names."""
+    chat = store.chat("trip")
+    chat.add_function_call("track", "0", call_id="c")
+    chat.add_message("assistant", "Again.")
+    for arguments in "1234":
+        chat.add_function_call("track", arguments, call_id="c")
+    chat.add_handoff("clerk")
+    named = chat.add_function_call("track", "5", call_id="c")
+    chat.add_items([refold.chat.FunctionCallOutput(name="track", output="5", call_id="c", call_item_id=named.id)])
+    for output in "12340":
+        chat.add_function_output("track", output, "c")
+    chat.add_function_output("track", "of no call", "c")
+
+    spans = Spans(provider, content=True)
+    spans.follow(chat.history())
+    tools = [dict(span.attributes or {}) for span in exporter.get_finished_spans() if span.name != "chat"]
+
+    found = [(one.get("gen_ai.tool.call.arguments"), one["gen_ai.tool.call.result"]) for one in tools]
+    assert found == [*[(one, one) for one in "512340"], (None, "of no call")]
+    assert not spans._waiting
 
 
 def test_items_of_any_time(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
@@ -204,8 +227,11 @@ def test_other_ids_have_no_parent_and_calls_do_not_pile_up(
         for number in range(CALLS_AWAITED_MAX + 5):
             spans.write(another_call(call, number))
         spans.write(chat.history()[1])
+        for _ in range(CALLS_OF_ID_MAX + 5):
+            spans.write(call)
 
     assert len(spans._waiting) == CALLS_AWAITED_MAX
+    assert len(spans._waiting[call.stream, "c2"]) == CALLS_OF_ID_MAX
     (only,) = exporter.get_finished_spans()
     assert only.parent is None
 

@@ -34,10 +34,12 @@ from ...domain.errors import (
     ConcurrencyError,
     InvalidInputError,
     LimitExceededError,
+    LogWentBackError,
     NotAllowedError,
     NotFoundError,
     RefoldError,
     RefusedError,
+    StorageError,
 )
 from ...domain.log.gate import gate_of, hook_of
 from ...domain.redaction import Redact, redacted
@@ -69,10 +71,11 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-# The first one that fits; all others are faults of the store.
+# The first one that fits; all others are faults of the store. Where the database is away, at its limit or lacks a right,
+# nothing is wrong with what is stored, and the same question may be answered later.
 STATUS = {
     NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400, LimitExceededError: 400, RefusedError: 409,
-    ConcurrencyError: 409,
+    ConcurrencyError: 409, LogWentBackError: 500, StorageError: 503,
 }  # fmt: skip
 Endpoint = Callable[[Request], Awaitable[Response]]
 

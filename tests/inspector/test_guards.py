@@ -20,7 +20,15 @@ import uvicorn
 from starlette.testclient import TestClient
 
 import refold
-from refold.domain.errors import InvalidInputError
+from refold.domain.errors import (
+    DamagedError,
+    InvalidInputError,
+    LogWentBackError,
+    RefoldError,
+    StorageBusyError,
+    StorageReadOnlyError,
+    StorageUnavailableError,
+)
 from refold.infrastructure.cli.serve import bound
 from refold.infrastructure.inspector.app import BODY_MAX, HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS, Question
@@ -239,7 +247,31 @@ def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
         page = Asked(store)
     answer = page.client.get("/api/meta")
 
-    assert (answer.status_code, answer.json()["error"]) == (500, "StorageClosedError")
+    assert (answer.status_code, answer.json()["error"]) == (503, "StorageClosedError")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (StorageUnavailableError("the server does not answer"), 503),
+        (StorageBusyError("the server is at its limit"), 503),
+        (StorageReadOnlyError("the database forbids it"), 503),
+        (LogWentBackError("the log"), 500),
+        (DamagedError("event chat:a@1", "its digest differs"), 500),
+    ],
+)
+def test_a_database_that_is_away_is_no_damage(error: RefoldError, status: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The status says which of the two it is, and the answer why."""
+
+    def fail(_: object) -> None:
+        raise error
+
+    with refold.open(":memory:") as store:
+        client = Asked(store).client
+        monkeypatch.setattr(type(store.log), "now", fail)
+        answer = client.get("/api/meta")
+
+    assert (answer.status_code, answer.json()) == (status, {"error": type(error).__name__, "message": str(error)})
 
 
 def test_news_after_no_moment_are_refused() -> None:

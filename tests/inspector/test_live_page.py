@@ -270,6 +270,29 @@ def test_after_a_gap_all_is_asked_anew(watched: Watched, served: Served) -> None
     expect(page.locator(".item.added")).to_contain_text("said after the gap")
 
 
+@pytest.mark.parametrize(("status", "says"), [(503, "Not live"), (500, "Log damaged")])
+def test_a_page_whose_database_is_away_goes_on(watched: Watched, status: int, says: str) -> None:
+    """It says what is wrong as long as it is, and then is shown and live without being loaded anew."""
+    away = True
+
+    def answer(route: Route) -> None:
+        if away:
+            route.fulfill(status=status, json={"error": "StorageError", "message": "no answer"})
+        else:
+            route.continue_()
+
+    watched.page.route("**/api/*", answer)
+    watched.allowed = [str(status)]
+    page = watched.page
+    page.goto(f"{watched.served.url}/c/live")
+    expect(page.locator("main")).to_contain_text("no answer")
+    expect(page.locator(".state")).to_have_text(says)
+    expect(page.locator(".state")).to_have_attribute("title", "no answer")
+    away = False
+    expect(page.locator(".state")).to_have_text("Live")
+    expect(page.locator("main")).to_contain_text("live 59")
+
+
 def test_who_may_not_read_the_log_is_told_so(browser: Browser) -> None:
     """The page is not live, says why, and does not ask without a pause."""
 

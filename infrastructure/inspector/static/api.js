@@ -72,6 +72,9 @@ async function checkStart() {
   if (now.cache !== meta.cache) location.reload();
 }
 
+/** The state of the page after a question that has no answer: a database that is away is neither damage nor the end of the server. */
+export const stateAfter = ({ status }) => !status ? "stopped" : status === 500 ? "damaged" : "refused";
+
 // A fault of the news that comes so many milliseconds after another one is the same.
 const AGAIN = 5_000;
 const bodies = new Map();
@@ -175,7 +178,7 @@ export function follow(after, { onNews, onState, onJob, onFolding }) {
     const goOn = async () => {
       tell({ state: "reconnecting" });
       const now = await ask("meta").catch((error) => {
-        tell({ state: error.status ? "damaged" : "stopped", message: error.message });
+        tell({ state: stateAfter(error), message: error.message });
         setTimeout(goOn, 2000);
       });
       if (!now) return;

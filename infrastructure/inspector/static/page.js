@@ -1,6 +1,6 @@
 /** The frame of all screens: header, news, theme, and the screen of the present address. */
 import { here, go, onAddress, withQuery } from "./address.js";
-import { about, begin, follow, Refused } from "./api.js";
+import { about, begin, follow, Refused, stateAfter } from "./api.js";
 import { counted, debounced, fill, h, icon, kept, merged, number, onFailure, say, withCommands } from "./dom.js";
 import { bind, keyOf, showDialog, showHelp } from "./keys.js";
 
@@ -194,15 +194,24 @@ bind({
 });
 // The code of the screen comes while the store is asked what it is.
 SCREENS[here().screen]?.().catch(() => {});
-try {
-  const found = await begin();
+/** Ask which store it is, again and again where there is no answer, and follow its news. */
+async function start(isAgain) {
+  let found;
+  try {
+    found = await begin();
+  } catch (error) {
+    takeState(stateAfter(error), error.message);
+    setTimeout(start, 2000, true);
+    return;
+  }
   fill(storeName, found.store.split(/[/\\]/).at(-1));
   storeName.title = found.store;
   follow(found.moment, { onNews: takeNews, onState: takeState, onJob: (job) => hand("job", job), onFolding: takeFolding });
   if (found.missed) say(`${number(found.missed)} events were set aside`);
-} catch (error) {
-  takeState("stopped");
+  if (isAgain) await show();
 }
+
+await start();
 await show();
 addEventListener("resize", debounced(100, () => shown?.redraw?.()));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown?.redraw?.());

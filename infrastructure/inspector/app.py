@@ -71,8 +71,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-# The first one that fits; all others are faults of the store. Where the database is away, at its limit or lacks a right,
-# nothing is wrong with what is stored, and the same question may be answered later.
+# The first one that fits; all others are faults of the store. Where the database is away, at its limit or lacks a
+# right, nothing is wrong with what is stored, and the same question may be answered later.
 STATUS = {
     NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400, LimitExceededError: 400, RefusedError: 409,
     ConcurrencyError: 409, LogWentBackError: 500, StorageError: 503,

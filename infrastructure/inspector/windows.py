@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
+from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.log.gate import gate_of
 from ..store import Store
 from ..views.shapes import Shape
@@ -36,7 +37,8 @@ def intervals_of(store: Store, stream: str, kind: str) -> list[Any]:
     """Return the intervals of a context's items, in their order; none for kinds that keep no intervals."""
     if kind not in ("chat", "queue", "pool"):
         return []
-    name = f"{stream} {store.now()}"
+    # Those of other contexts change nothing here: a fork has its parent's past.
+    name = f"{stream} {store.log.head(stream)} {store.log.head(ERASURES)}"
     kept = _last_read.get(store)
     if kept is not None and kept[0] == name:
         return kept[1]

@@ -91,6 +91,32 @@ def test_a_small_context_comes_at_once(served: Served) -> None:
         assert ask(store, "context")["window"]["last"] == chat.version
 
 
+def test_events_of_others_have_nothing_read_again(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The intervals of a long context are read once for all its windows, until it grows or something is erased."""
+    read: list[str] = []
+
+    def validity(store: refold.Store, stream: str) -> Any:
+        read.append(stream)
+        return known(store, stream)
+
+    known = refold.Store.validity
+    monkeypatch.setattr(refold.Store, "validity", validity)
+    with refold.open(":memory:") as store:
+        chat, other = store.chat("a"), store.chat("b")
+        for number in range(INTERVALS + 1):
+            chat.add_message("user", str(number))
+        first = ask(store, "intervals", version="2")
+        other.add_message("user", "Hello.")
+        assert ask(store, "intervals", version="2") == first
+        assert len(read) == 1
+        chat.add_message("user", "one more")
+        assert ask(store, "context")["items"]["v0"][-1] == chat.version
+        assert len(read) == 2
+        store.erase(context="chat:b", why="asked for", dry_run=False)
+        ask(store, "intervals", version="2")
+        assert len(read) == 3
+
+
 @given(STEPS.map(lambda steps: [("say", 0)] * 12 + steps + [("say", 1)] * 40 + steps))
 @settings(max_examples=10, deadline=None)
 def test_each_window_folds_as_python_does(small: None, folding: Page, steps: list[tuple[str, int]]) -> None:

@@ -112,28 +112,38 @@ def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
     Let Ctrl-C and SIGTERM close the store and end the process while it serves: the package waits for its next line,
     whatever is raised. A second signal, or a database that does not answer, leaves the store as a kill does.
     """
+    numbers: list[int] = []
+    asked = threading.Event()
 
     def close() -> None:
-        with suppress(RefoldError):
-            store.close()
+        asked.wait()
+        if numbers:
+            with suppress(RefoldError):
+                store.close()
 
-    def end(number: int) -> None:
-        closing = threading.Thread(target=close, daemon=True)
-        closing.start()
-        closing.join(STOPPING_SECONDS_MAX)
-        os.kill(os.getpid(), number)
+    def end() -> None:
+        asked.wait()
+        if numbers:
+            closing.join(STOPPING_SECONDS_MAX)
+            os.kill(os.getpid(), numbers[0])
 
     def ending(number: int, _: FrameType | None) -> None:
         for one in ASKING:
             signal.signal(one, signal.SIG_DFL)
-        threading.Thread(target=end, args=(number,), daemon=True).start()
+        numbers.append(number)
+        asked.set()
 
+    # They wait for the signal: when it comes, the process may have no more threads.
+    closing = threading.Thread(target=close, name="refold-close", daemon=True)
+    closing.start()
+    threading.Thread(target=end, name="refold-end", daemon=True).start()
     before = {number: signal.signal(number, ending) for number in ASKING}
     try:
         serve()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        asked.set()
 
 
 def _serve_http(server: Any, host: str, port: int | None) -> None:

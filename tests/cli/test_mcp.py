@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
 import sys
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 import uvicorn
 
 import refold
+from refold.domain.errors import StorageClosedError
 from refold.infrastructure import frameworks
 from refold.infrastructure.request_guard import LOCAL_HOSTS
 from tests.cli.running import refold as run
@@ -88,6 +91,37 @@ def test_over_stdin_and_stdout(started: Started, place: Path) -> None:
     assert (started.server["write"], started.server["actor"]) == (True, "helper")
     assert (started.stdio, started.config) == (2, None)
     assert signal.getsignal(signal.SIGINT) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_where_there_are_no_more_threads(
+    number: int, started: Started, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store is closed and the process ended all the same; the loop goes on until then."""
+    ended = threading.Event()
+    stores: list[refold.Store] = []
+    told: list[int] = []
+
+    def end(*asked: int) -> None:
+        with pytest.raises(StorageClosedError):
+            stores[0].now()
+        told.extend(asked)
+        ended.set()
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def serve_stdio(server: refold.Store) -> None:
+        stores.append(server)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "kill", end)
+            patch.setattr(threading.Thread, "start", start)
+            signal.raise_signal(number)
+            assert ended.wait(20)
+
+    monkeypatch.setattr(sys.modules[f"{frameworks.__name__}.mcp.server"], "serve_stdio", serve_stdio)
+    run("mcp", "--db", place, "--write")
+    assert told == [os.getpid(), number]
 
 
 def test_over_http(started: Started, place: Path) -> None:

@@ -8,9 +8,10 @@ Work that waits for a disk runs in a thread with the caller's context variables,
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from contextvars import ContextVar, copy_context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -148,13 +149,24 @@ async def _in_one_of(threads: Executor | None, call: Callable[[], T], calls: set
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        while not work.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([work])
+        with _shielded():
+            while not work.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.wait([work])
         if not work.cancelled():
             # No other code will read the result.
             work.exception()
         raise
+
+
+def _shielded() -> AbstractContextManager[Any]:
+    """
+    Return a block that a cancelled scope of anyio does not interrupt, if the program uses that package.
+
+    Such a scope, as servers have one for each request, cancels a task in each round of the loop until it gives way.
+    """
+    anyio = sys.modules.get("anyio")
+    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
 
 
 class _Call(Generic[T]):

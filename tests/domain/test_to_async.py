@@ -100,6 +100,31 @@ def test_any_call_can_be_put_in_a_thread() -> None:
     assert asyncio.run(in_thread(int, "ff", base=16)) == 255
 
 
+def test_a_scope_of_anyio_is_waited_for_without_turns_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cancels in each turn, as a server does for a request that is taken back: the loop would do nothing else."""
+    anyio = pytest.importorskip("anyio")
+    may_end, turns = threading.Event(), []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        call_soon = loop.call_soon
+
+        def counted(*args: Any, **kwargs: Any) -> asyncio.Handle:
+            turns.append(args)
+            return call_soon(*args, **kwargs)
+
+        with anyio.CancelScope() as scope:
+            loop.call_later(0.05, scope.cancel)
+            loop.call_later(0.2, may_end.set)
+            monkeypatch.setattr(loop, "call_soon", counted)
+            await in_thread(may_end.wait, 20)
+        assert scope.cancelled_caught
+        assert may_end.is_set()
+
+    asyncio.run(main())
+    assert len(turns) < 50
+
+
 def test_a_call_that_is_cancelled_again_and_again_is_waited_for() -> None:
     """A framework cancels a call, and then its clean-up: the thread must have ended before they go on."""
     may_go_on, ended = threading.Event(), threading.Event()

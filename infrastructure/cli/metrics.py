@@ -17,11 +17,12 @@ from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
-from ...domain.errors import InvalidInputError, RefoldError
+from ...domain.concurrency.promises import Promise
+from ...domain.errors import InvalidInputError, RefoldError, StorageBusyError
 from ..projecting.status import Count, ProjectionStatus, RowCounts, counted, status_of, uncounted
 from ..projecting.worker import name_projections
 from ..store import Store
@@ -34,6 +35,9 @@ Failing = Callable[[], Mapping[str, str]]
 # Whether each job that a worker does beside projections failed the last time.
 Jobs = Mapping[str, bool]
 NO_JOBS: Jobs = MappingProxyType({})
+# Who asks takes a silent server for one that is not there, and gives no reason: Prometheus after ten seconds.
+ANSWER_SECONDS_MAX = 5.0
+T = TypeVar("T")
 # More digits are no port, and Python makes no number of thousands of them.
 _PORT = re.compile("[0-9]{1,5}")
 
@@ -57,7 +61,9 @@ def page_of(
     `failing` are the projections that the worker could not bring up to date, and why.
     """
     try:
-        events, found = store.now().events, statuses_of(store, names, count)
+        events = _in_time(lambda: store.now().events)
+        # The rows of a large store may take longer to count.
+        found = statuses_of(store, names, count)
     except RefoldError:
         return _metric("refold_up", "gauge", "Whether the store answers.", [("", 0)])
     each = [(f'{{projection="{one.name}"}}', one) for one in found]
@@ -95,7 +101,7 @@ def page_of(
 def health_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) -> tuple[bool, str]:
     """Return whether a store answers and all its projections are brought up to date, and what is wrong otherwise."""
     try:
-        stopped = [one for one in statuses_of(store, names) if one.error is not None]
+        stopped = [one for one in _in_time(lambda: statuses_of(store, names)) if one.error is not None]
     except RefoldError as error:
         return False, one_line(str(error))
     alike: dict[str, list[str]] = {}
@@ -106,6 +112,32 @@ def health_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) ->
         *(f"{name_projections(alike_names)}: {reason}" for reason, alike_names in alike.items()),
     ]
     return not faults, "\n".join(faults) or "fine"
+
+
+def _in_time(ask: Callable[[], T]) -> T:
+    """
+    Return the answer to a question, which is asked in a thread: who asks whether all is well waits only some seconds.
+
+    Raises:
+        StorageBusyError: there is none in time.
+        RefoldError: as the question.
+    """
+    answer: Promise[T] = Promise()
+
+    def settle() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=settle, name="refold-health", daemon=True).start()
+    try:
+        return answer.result(ANSWER_SECONDS_MAX)
+    except TimeoutError as error:
+        silent = (
+            f"the database has not answered for {ANSWER_SECONDS_MAX:g} s: check that it runs, and is not overloaded"
+        )
+        raise StorageBusyError(silent) from error
 
 
 def _fault(status: ProjectionStatus) -> str:

@@ -8,6 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
@@ -108,6 +109,29 @@ def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPat
         assert asked(url, "/health") == (503, "it is busy\n")
         assert "refold_up 0\n" in asked(url, "/metrics")[1]
         assert asked(url, "/")[0] == 404
+
+
+def test_a_database_that_is_silent(store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks is told so before they give up, however long it is silent; then all is well again."""
+    monkeypatch.setattr(metrics, "ANSWER_SECONDS_MAX", 0.05)
+    may_answer = threading.Event()
+    now = type(store.log).now
+
+    def silent(log: Any) -> Any:
+        assert may_answer.wait(20)
+        return now(log)
+
+    monkeypatch.setattr(type(store.log), "now", silent)
+    with metrics_served(store, ["catalogue"], ANYWHERE) as url:
+        assert url is not None
+        status, said = asked(url, "/health")
+        up = asked(url, "/metrics")[1].splitlines()[-1]
+        may_answer.set()
+        monkeypatch.setattr(metrics, "ANSWER_SECONDS_MAX", 10.0)
+        assert asked(url, "/health") == (200, "fine\n")
+
+    assert (status, up) == (503, "refold_up 0")
+    assert said.startswith("the database has not answered for 0.05 s")
 
 
 def test_what_is_asked_for_the_status_alone(store: package.Store) -> None:

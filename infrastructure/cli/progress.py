@@ -6,6 +6,7 @@ A terminal gets a bar, a file gets a line every few seconds. rich is imported on
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -139,6 +140,25 @@ def asked_to_stop() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def noted_as_over() -> Iterator[threading.Event]:
+    """Yield an event that is set at the end of the block."""
+    over = threading.Event()
+    try:
+        yield over
+    finally:
+        over.set()
+
+
+def end_in_time(stop: threading.Event, over: threading.Event, say: Callable[[str], None]) -> None:
+    """End the process some time after `stop` is set, if it is not over: a database that is silent may hold it up."""
+    stop.wait()
+    if not over.wait(STOPPING_SECONDS_MAX):
+        say("stopped without waiting any longer for what it had begun: the database is slow, or does not answer")
+        # As after a kill, each transaction is whole or not there.
+        os._exit(0)
 
 
 def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +20,7 @@ from ..store import Store
 from .app import Own, app
 from .args import database, flag, given_database, keeping, shown
 from .metrics import address_of, metrics_served, statuses_of
-from .progress import STOPPING_SECONDS_MAX, asked_to_stop, known_names, names
+from .progress import asked_to_stop, end_in_time, known_names, names, noted_as_over
 from .render import clock, duration, one_line
 
 Standing = Mapping[str, ProjectionStatus]
@@ -106,8 +105,8 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     on stderr.
     """
     began = REAL_SYSTEM.monotonic()
-    with _noted_as_over() as over, keeping(own) as store, asked_to_stop() as stop, _warnings_printed():
-        threading.Thread(target=_end_in_time, args=(stop, over), name="refold-end", daemon=True).start()
+    with noted_as_over() as over, keeping(own) as store, asked_to_stop() as stop, _warnings_printed():
+        threading.Thread(target=end_in_time, args=(stop, over, _say), name="refold-end", daemon=True).start()
         chosen = known_names(store, names)
         worker_log = WorkerLog(store, chosen)
         _say(f"keeping {counted(len(chosen), 'projection')} of {shown(given_database())} up to date; Ctrl-C ends it")
@@ -124,24 +123,6 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
             # It was stopped and did not fail, so the error is only reported: it would have gone on.
             sums = f"how far it came is not known: {error}"
         _say(f"stopped after {duration(REAL_SYSTEM.monotonic() - began)}: {sums}")
-
-
-@contextmanager
-def _noted_as_over() -> Iterator[threading.Event]:
-    over = threading.Event()
-    try:
-        yield over
-    finally:
-        over.set()
-
-
-def _end_in_time(stop: threading.Event, over: threading.Event) -> None:
-    """End the process some time after `stop` is set, if it is not over: a database that is silent may hold it up."""
-    stop.wait()
-    if not over.wait(STOPPING_SECONDS_MAX):
-        _say("stopped without waiting any longer for what it had begun: the database is slow, or does not answer")
-        # As after a kill, each transaction is whole or not there.
-        os._exit(0)
 
 
 def _jobs(store: Store, *, seal: bool) -> list[str]:

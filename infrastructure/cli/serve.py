@@ -12,8 +12,8 @@ import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -22,7 +22,7 @@ import click
 from ...domain.errors import InvalidInputError, RefoldError
 from ..store import Store
 from .args import database, flag, given_database, keeping, optional_text, shown, summed_up, usage_error
-from .progress import ASKING, STOPPING_SECONDS_MAX
+from .progress import ASKING, STOPPING_SECONDS_MAX, end_in_time, noted_as_over
 
 LOOPBACK = "127.0.0.1"
 UI_PORT, MCP_PORT = 8421, 8422
@@ -52,7 +52,7 @@ def ui(port: int | None, host: str, write: bool, no_open: bool) -> None:
         from ..request_guard import LOCAL_HOSTS
     except ImportError as error:
         raise InvalidInputError('the page needs two more packages: pip install "refold[ui]"') from error
-    with bound(host, port, UI_PORT) as listening:
+    with bound(host, port, UI_PORT) as listening, _ending_in_time() as asked:
 
         def serve(store: Store) -> None:
             app = inspector(store, write=write, name=shown(given_database()), hosts=(*LOCAL_HOSTS, in_url(host)))
@@ -62,7 +62,7 @@ def ui(port: int | None, host: str, write: bool, no_open: bool) -> None:
             if not no_open:
                 # A browser in the terminal ends with its window, and waits for the server that is begun here.
                 threading.Thread(target=webbrowser.open, args=[url], daemon=True).start()
-            _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening)
+            _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening, asked)
 
         serving(serve, write=write)
 
@@ -97,14 +97,31 @@ def mcp(http: bool, port: int | None, host: str, write: bool, actor: str) -> Non
     # The facade has the version. It is above this layer, so it is imported by name.
     version: str = importlib.import_module(__name__.partition(".")[0]).__version__
 
-    def serve(store: Store) -> None:
-        server = mcp_server(store, write=write, actor=actor, version=version)
-        if http:
-            _serve_http(server, host, port)
-        else:
-            _closing_at_a_signal(store, lambda: asyncio.run(serve_stdio(server)))
+    with _ending_in_time() as asked:
 
-    serving(serve, write=write)
+        def serve(store: Store) -> None:
+            server = mcp_server(store, write=write, actor=actor, version=version)
+            if http:
+                _serve_http(server, host, port, asked)
+            else:
+                _closing_at_a_signal(store, lambda: asyncio.run(serve_stdio(server)))
+
+        serving(serve, write=write)
+
+
+@contextmanager
+def _ending_in_time() -> Iterator[threading.Event]:
+    """Yield an event to set when the program is asked to end; a silent database does not hold it up for long."""
+    asked = threading.Event()
+    with noted_as_over() as over:
+        threading.Thread(target=end_in_time, args=(asked, over, _say), name="refold-end", daemon=True).start()
+        yield asked
+
+
+def _say(text: str) -> None:
+    # Its log may be on a full disk.
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
@@ -146,7 +163,7 @@ def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
         asked.set()
 
 
-def _serve_http(server: Any, host: str, port: int | None) -> None:
+def _serve_http(server: Any, host: str, port: int | None, asked: threading.Event) -> None:
     import uvicorn
 
     from ..frameworks.mcp.server import PATH, http_app
@@ -155,11 +172,16 @@ def _serve_http(server: Any, host: str, port: int | None) -> None:
     with bound(host, port, MCP_PORT) as listening:
         app = http_app(server, hosts=(*LOCAL_HOSTS, in_url(host)))
         announce(f"{shown(given_database())} is served at {url_of(listening, host)}{PATH}", host)
-        _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening)
+        _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening, asked)
 
 
-def _run_server(server: Any, listening: socket.socket) -> None:
-    """Run a server of uvicorn until Ctrl-C or SIGTERM. After both the store is closed."""
+def _run_server(server: Any, listening: socket.socket, asked: threading.Event) -> None:
+    """Run a server of uvicorn until Ctrl-C or SIGTERM, which set `asked`. After both the store is closed."""
+    end = server.handle_exit
+
+    def handle_exit(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        end(number, frame)
 
     def is_wanted(record: logging.LogRecord) -> bool:
         # Answers that are open at the end, as those of a page, are given up: that is no fault.
@@ -169,6 +191,7 @@ def _run_server(server: Any, listening: socket.socket) -> None:
     # The server repeats the signal when it has ended, and SIGTERM would end the process before the store is closed.
     before, logger = signal.signal(signal.SIGTERM, lambda *_: sys.exit()), logging.getLogger("uvicorn.error")
     logger.addFilter(is_wanted)
+    server.handle_exit = handle_exit
     try:
         server.run(sockets=[listening])
     finally:

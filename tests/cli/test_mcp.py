@@ -53,6 +53,9 @@ class Started:
         self.config = config
         return self
 
+    def handle_exit(self, number: int, frame: object) -> None:
+        """End at a signal; none comes."""
+
     def run(self, sockets: list[socket.socket]) -> None:
         """Take where it listens, and end."""
         [listening] = sockets

@@ -17,6 +17,7 @@ import pytest
 
 import refold as package
 from refold.domain.errors import DamagedError, LogWentBackError, StorageBusyError, StorageUnavailableError
+from refold.infrastructure.cli import progress
 from refold.infrastructure.cli import run_worker as run_module
 from refold.infrastructure.cli.run_worker import WorkerLog
 from refold.infrastructure.projecting.worker import ProjectionWorker
@@ -28,7 +29,7 @@ PATIENCE_SECONDS = 30.0
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no command that runs in the process of the tests end it."""
-    monkeypatch.setattr(run_module, "STOPPING_SECONDS_MAX", 600.0)
+    monkeypatch.setattr(progress, "STOPPING_SECONDS_MAX", 600.0)
 
 
 @contextlib.contextmanager
@@ -93,8 +94,8 @@ def test_a_database_that_is_silent_does_not_keep_it(database: Path) -> None:
     """It ends without an answer, and as any other stop."""
     program = """
 import signal, sys, threading
-from refold.infrastructure.cli import main, run_worker
-run_worker.STOPPING_SECONDS_MAX = 0.1
+from refold.infrastructure.cli import main, progress, run_worker
+progress.STOPPING_SECONDS_MAX = 0.1
 run_worker.WorkerLog.sums = lambda _: threading.Event().wait()
 run_worker.WorkerLog.beginning = lambda _: [signal.raise_signal(signal.SIGTERM) or "asked to stop"]
 sys.exit(main(sys.argv[1:]))

@@ -291,6 +291,9 @@ class Serving:
         self.config, self.answer = config, dict[str, Any]()
         SERVED.append(self)
 
+    def handle_exit(self, number: int, frame: object) -> None:
+        """End at a signal; none comes."""
+
     def run(self, sockets: list[socket.socket]) -> None:
         """Ask what there is."""
         host, port = sockets[0].getsockname()
@@ -320,6 +323,23 @@ def test_who_may_reach_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for one in SERVED:
         config = one.config
         assert (config.timeout_graceful_shutdown, config.server_header, config.log_level) == (1, False, "warning")
+
+
+def test_a_database_that_is_silent_does_not_keep_the_server(tmp_path: Path) -> None:
+    """Once it is asked to end, it waits some seconds for answers that are on their way."""
+    refold.open(tmp_path / "s.db").close()
+    program = """
+import signal, sys, threading, uvicorn
+from refold.infrastructure.cli import main, progress
+progress.STOPPING_SECONDS_MAX = 0.1
+uvicorn.Server.run = lambda server, sockets: server.handle_exit(signal.SIGTERM, None) or threading.Event().wait()
+sys.exit(main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", program, "ui", "--no-open", "--port", "0", "--db", str(tmp_path / "s.db")]
+    ended = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
+
+    assert ended.returncode == 0
+    assert b"stopped without waiting any longer for what it had begun: the database is slow" in ended.stderr
 
 
 def test_a_browser_that_waits_for_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from ...domain.chat.events import (
     UNFINISHED,
+    CallChanged,
     ChatItemEvent,
     FunctionCalled,
     FunctionReturned,
@@ -31,7 +32,7 @@ from ...domain.formats.documents import OtelForm
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent, correlate_by
 from ...domain.redaction import redacted
-from ...domain.spans import Ref
+from ...domain.spans import Ref, refs_of
 
 TRACEPARENT = "traceparent"
 # Calls that wait for their output, and answers for their end; more are forgotten, the oldest first.
@@ -73,8 +74,8 @@ class Spans:
         """Write to `tracer_provider`, or to the global one; with `content` also texts, arguments and outputs."""
         self._tracer = get_tracer("refold", tracer_provider=tracer_provider)
         self._content, self._form = content, OtelForm()
-        # Calls by their chat and id, each with the batch that it is of: the version of the first call in it.
-        self._waiting: OrderedDict[tuple[str, str], list[tuple[int, RecordedEvent, str]]] = OrderedDict()
+        # Calls with their versions, by chat and call id, each with its batch: the version of the first call in that.
+        self._waiting: OrderedDict[tuple[str, str], list[tuple[int, tuple[int, FunctionCalled], str]]] = OrderedDict()
         # The batches of chats that the next call goes on with.
         self._batches: OrderedDict[str, int] = OrderedDict()
         # Answers that are being written, with their pieces as far as these are shown.
@@ -91,7 +92,11 @@ class Spans:
         if isinstance(event, ChatItemEvent) and not isinstance(event, (FunctionCalled, *BETWEEN_CALLS)):
             self._batches.pop(recorded.stream, None)
         if isinstance(event, FunctionCalled):
-            self._await_call(recorded, event)
+            batch = self._batches.get(recorded.stream, recorded.version)
+            _await(self._batches, recorded.stream, batch)
+            self._await_call(recorded, event, batch)
+        elif isinstance(event, CallChanged):
+            self._change_call(recorded, event)
         elif isinstance(event, FunctionReturned):
             self._write_tool(recorded, event, self._asked(recorded, event))
         elif isinstance(event, MessageAdded) and event.role == "assistant":
@@ -102,21 +107,29 @@ class Spans:
         elif isinstance(event, Piece):
             self._write_piece(recorded, event)
 
-    def _await_call(self, recorded: RecordedEvent, call: FunctionCalled) -> None:
-        batch = self._batches.get(recorded.stream, recorded.version)
-        _await(self._batches, recorded.stream, batch)
+    def _await_call(self, recorded: RecordedEvent, call: FunctionCalled, batch: int) -> None:
         key = recorded.stream, call.call_id
         same = self._waiting.pop(key, [])[1 - CALLS_OF_ID_MAX :]
-        _await(self._waiting, key, [*same, (batch, recorded, call.id)])
+        _await(self._waiting, key, [*same, (batch, (recorded.version, call), call.id)])
 
-    def _asked(self, recorded: RecordedEvent, output: FunctionReturned) -> RecordedEvent:
+    def _change_call(self, recorded: RecordedEvent, changed: CallChanged) -> None:
+        """Let a call with other arguments wait in the place of the model's, or beside others if that is not known."""
+        calls = self._waiting.get((recorded.stream, changed.item.call_id), [])
+        replaced = set(refs_of(changed.replaced))
+        for place, (batch, (version, _), _) in enumerate(calls):
+            if Ref(version) in replaced:
+                calls[place] = batch, (version, changed.item), changed.item.id
+                return
+        self._await_call(recorded, changed.item, recorded.version)
+
+    def _asked(self, recorded: RecordedEvent, output: FunctionReturned) -> FunctionCalled | FunctionReturned:
         """Return the call that an output answers; the output itself if the call is not known."""
         key = recorded.stream, output.call_id
         calls = self._waiting.get(key)
         place = answered_place(calls, output.call_item_id) if calls else None
         if calls is None or place is None:
-            return recorded
-        call = calls.pop(place)[1]
+            return output
+        _, call = calls.pop(place)[1]
         if not calls:
             del self._waiting[key]
         return call
@@ -147,8 +160,9 @@ class Spans:
             span.set_attribute("gen_ai.output.messages", msgspec.json.encode(said).decode())
         span.end(max(recorded.recorded_at * 1_000, _nanos(answer.created_at)))
 
-    def _write_tool(self, recorded: RecordedEvent, output: FunctionReturned, asked: RecordedEvent) -> None:
-        call = asked.event
+    def _write_tool(
+        self, recorded: RecordedEvent, output: FunctionReturned, call: FunctionCalled | FunctionReturned
+    ) -> None:
         span = self._begun(recorded, f"execute_tool {output.name}".strip(), SpanKind.INTERNAL, call.created_at)
         _set(span, {
             "gen_ai.operation.name": "execute_tool",

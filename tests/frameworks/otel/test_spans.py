@@ -115,6 +115,25 @@ def test_calls_of_one_id(store: Store, provider: TracerProvider, exporter: InMem
     assert not spans._waiting
 
 
+def test_a_call_that_a_person_changed(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+    """Its span has the arguments with which the tool ran, also beside a call of the same id, and in a fork."""
+    chat = store.chat("trip")
+    calls = [chat.add_function_call("pay", arguments, call_id="c") for arguments in ('{"sum":70}', '{"sum":1}')]
+    fork = store.chat("trip").fork("fork")
+    for one in (chat, fork):
+        one.approvals.change(calls[0].id, {"sum": 35}, by="mia")
+        for _ in calls:
+            one.add_function_output("pay", "paid", "c")
+
+    spans = Spans(provider, content=True)
+    for one in (chat, fork):
+        spans.follow(one.history())
+    found = [(span.attributes or {}).get("gen_ai.tool.call.arguments") for span in exporter.get_finished_spans()]
+
+    assert found == ['{"sum":35}', '{"sum":1}', '{"sum":35}', None]
+    assert not spans._waiting
+
+
 def test_items_of_any_time(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
     """One that no span can have, as a stranger may have written it, does not end the spans of the others."""
     chat = store.chat("trip")

@@ -165,8 +165,9 @@ def _shielded() -> AbstractContextManager[Any]:
 
     Such a scope, as servers have one for each request, cancels a task in each round of the loop until it gives way.
     """
-    anyio = sys.modules.get("anyio")
-    return nullcontext() if anyio is None else anyio.CancelScope(shield=True)
+    # Another thread may just import it.
+    scope = getattr(sys.modules.get("anyio"), "CancelScope", None)
+    return nullcontext() if scope is None else scope(shield=True)
 
 
 class _Call(Generic[T]):

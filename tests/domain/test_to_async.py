@@ -1,7 +1,9 @@
 """From async code into sync code, without holding up the loop."""
 
 import asyncio
+import sys
 import threading
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -125,8 +127,13 @@ def test_a_scope_of_anyio_is_waited_for_without_turns_of_the_loop(monkeypatch: p
     assert len(turns) < 50
 
 
-def test_a_call_that_is_cancelled_again_and_again_is_waited_for() -> None:
+@pytest.mark.parametrize("anyio", [None, ModuleType("anyio")])
+def test_a_call_that_is_cancelled_again_and_again_is_waited_for(
+    anyio: ModuleType | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A framework cancels a call, and then its clean-up: the thread must have ended before they go on."""
+    # Where anyio is not used, and while it is being imported.
+    monkeypatch.setitem(sys.modules, "anyio", anyio)
     may_go_on, ended = threading.Event(), threading.Event()
 
     def work() -> None:

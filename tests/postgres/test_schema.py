@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import LiteralString
+from urllib.parse import quote
 
 import psycopg
 import pytest
@@ -25,6 +26,7 @@ from tests.contract.writing import append, at_once, said
 from tests.support.waiting import soon
 
 from .conftest import OpenLog
+from .roles import users
 from .tables import count, spoil
 
 
@@ -160,6 +162,18 @@ def test_a_schema_of_its_own(pg_url: str, open_log: OpenLog) -> None:
 
     with psycopg.connect(pg_url) as connection:
         assert connection.execute("select count(*) from elsewhere.event").fetchone() == (1,)
+
+
+def test_a_schema_whose_name_needs_quotes(pg_url: str) -> None:
+    """What goes through all its tables finds them, too: a vacuum and an erasure, and the rights of roles."""
+    with psycopg.connect(pg_url) as connection:
+        connection.execute('create schema "Two Words"')
+    url = pg_url + "&options=" + quote(r'-csearch_path="Two\ Words"')
+    with refold.open(url) as store:
+        store.chat("a").add_message("user", "hello")
+        assert store.vacuum() >= 0
+    with users(url) as urls, refold.open(urls["reader"], create=False) as store:
+        assert len(store.chat("a", create=False).items) == 1
 
 
 def test_every_key_begins_with_the_slice(log: PostgresLog, pg_url: str) -> None:

@@ -62,11 +62,10 @@ ENCODINGS = ("UTF8", "SQL_ASCII")
 USED_UP = re.compile("too many (clients|connections)|connection slots are reserved|no more connections allowed")
 NOT_READY, NO_ROOM = "the database system is", "No space left on device"
 NOT_OWNER = re.compile("permission denied to vacuum|skipping .* only")
+# A name is read like one in a statement: without quotes, large letters would become small ones.
+IN_SCHEMA = "relnamespace = quote_ident(current_schema())::regnamespace"
 # The tables of the schema, quoted; and the transactions on the server that began before one and may see old rows.
-TABLES = (
-    "SELECT c.oid::regclass::text FROM pg_class c"
-    " WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace"
-)
+TABLES = f"SELECT oid::regclass::text FROM pg_class WHERE relkind = 'r' AND {IN_SCHEMA}"
 OLDER = """
     SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
         AND backend_xmin IS NOT NULL AND age(backend_xmin) > age(%s::text::xid8::xid)

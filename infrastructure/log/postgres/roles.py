@@ -11,7 +11,7 @@ import re
 from typing import NamedTuple
 
 from ....domain.errors import InvalidInputError
-from .connection import PostgresDatabase
+from .connection import IN_SCHEMA, PostgresDatabase
 from .schema import LOCKED_VERSION
 from .wire import BEGIN, COMMIT, Call, Wire
 
@@ -27,7 +27,7 @@ TAKEN = "duplicate_object OR unique_violation"
 NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 TABLES = Call(
     "SELECT relname::text, current_schema()::text FROM pg_class"
-    " WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace ORDER BY relname"
+    f" WHERE relkind IN ('r', 'p') AND {IN_SCHEMA} ORDER BY relname"
 )
 
 

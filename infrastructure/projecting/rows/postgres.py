@@ -26,7 +26,7 @@ from ....domain.words import Term
 from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ...log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
-from ...log.postgres.connection import first_line
+from ...log.postgres.connection import IN_SCHEMA, first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import MADE_BY_ANOTHER, SEQUENTIAL, distribution
 from ...log.postgres.wire import BEGIN, BEGIN_STILL, COMMIT, ROLLBACK, Call, Wire, int4, trips
@@ -79,8 +79,7 @@ COMPUTED = (
 # As `Dialect.table_of` names them: other programs may have tables in the schema.
 VIEWS = (
     "SELECT substring(relname, '^view_(.*)_[0-9]+$'), substring(relname, '[0-9]+$') FROM pg_class"
-    " WHERE relkind = 'r' AND relname ~ '^view_[a-z][a-z0-9_]*_[0-9]+$'"
-    " AND relnamespace = current_schema()::regnamespace"
+    f" WHERE relkind = 'r' AND relname ~ '^view_[a-z][a-z0-9_]*_[0-9]+$' AND {IN_SCHEMA}"
 )
 PROJECTIONS = "SELECT projection, version FROM checkpoint WHERE slice = 0"
 DIGEST = f"SELECT {digest_of('(SELECT key FROM stream WHERE slice = $1 AND id = $2)', '$3')}"

@@ -52,6 +52,11 @@ def new_mark() -> str:
     return REAL_SYSTEM.new_id(f"{RETIRED}_")
 
 
+def not_refolds(kind: str, name: str, table: str) -> str:
+    """Return what is wrong with a trigger, or the like, that another program made."""
+    return f"{name} on the table {table} is no {kind} of Refold: drop it"
+
+
 def lacks_files(failed: BaseException | None = None) -> bool:
     """Return whether a failure was that no more files can be opened, or none can be opened now."""
     error = failed

@@ -11,7 +11,8 @@ import refold
 from refold.domain.errors import StorageBusyError, StorageReadOnlyError
 from refold.infrastructure.cli import main
 from refold.infrastructure.log.postgres.connection import PostgresDatabase
-from refold.infrastructure.log.postgres.roles import LOG, PLACES, ROLES, make_roles
+from refold.infrastructure.log.postgres.roles import ROLES, make_roles
+from refold.infrastructure.log.postgres.schema import LOG, OF_ROWS
 from tests.support import citus
 
 from ..projecting.histories import talk_at_length
@@ -215,7 +216,7 @@ def test_all_tables_are_thought_of(urls: dict[str, str], ready_pg_url: str) -> N
         ).fetchall()
 
     # Those of an encrypted store are missing here.
-    assert {name for (name,) in rows if not name.startswith("view_")} == {*LOG, *PLACES} - {"data_key", "sealed_page"}
+    assert {name for (name,) in rows if not name.startswith("view_")} == {*LOG, *OF_ROWS} - {"data_key", "sealed_page"}
 
 
 def test_a_rebuild_by_the_owner_is_read_by_the_others(urls: dict[str, str], ready_pg_url: str) -> None:

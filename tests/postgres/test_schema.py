@@ -176,6 +176,42 @@ def test_a_schema_whose_name_needs_quotes(pg_url: str) -> None:
         assert len(store.chat("a", create=False).items) == 1
 
 
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("create trigger t before insert on blob execute function noted()", "t on the table blob is no trigger"),
+        ("create rule r as on insert to event do instead nothing", "r on the table event is no rule"),
+    ],
+)
+def test_a_trigger_or_a_rule_of_others(ready_pg_url: str, made: LiteralString, said: str) -> None:
+    """It may drop what is recorded: who writes is refused, and the check names it. One that is off does no harm."""
+    with psycopg.connect(ready_pg_url) as connection:
+        connection.execute("create function noted() returns trigger language plpgsql as 'begin return null; end'")
+        connection.execute("create trigger off before insert on event for each row execute function noted()")
+        connection.execute("alter table event disable trigger off")
+    refold.open(ready_pg_url).close()
+    with psycopg.connect(ready_pg_url) as connection:
+        connection.execute(made)
+
+    with pytest.raises(StorageReadOnlyError, match=f"cannot be written: {said} of Refold: drop it"):
+        refold.open(ready_pg_url)
+    with refold.open(ready_pg_url, read_only=True) as store:
+        (problem,) = store.verify(processes=1).problems
+    assert problem.reason == f"{said} of Refold: drop it"
+
+
+def test_a_policy_that_hides_rows(ready_pg_url: str) -> None:
+    """It would have a writer give a position twice; its own user, for whom nothing is hidden, goes on."""
+    with psycopg.connect(ready_pg_url) as owner:
+        owner.execute("alter table event enable row level security")
+    with (
+        users(ready_pg_url) as urls,
+        pytest.raises(StorageReadOnlyError, match="row level security on the table event"),
+    ):
+        refold.open(urls["writer"], create=False)
+    refold.open(ready_pg_url).close()
+
+
 def test_every_key_begins_with_the_slice(log: PostgresLog, pg_url: str) -> None:
     """So that the tables can be cut into shards by it; those that cannot are small and on every shard."""
     with psycopg.connect(pg_url) as connection:

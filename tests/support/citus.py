@@ -41,7 +41,9 @@ STAND_IN = """
 """
 DISTRIBUTED = {one.split()[2] for one in schema_statements() if BY_SLICE.search(one)}
 DISTRIBUTED |= {"checkpoint", "note", "snapshot"}
-FORBIDDEN = re.compile(r"RENAME CONSTRAINT|LOCK TABLE|\bNOTIFY|\bLISTEN|TRIGGER|nextval|unnest|advisory", re.IGNORECASE)
+FORBIDDEN = re.compile(
+    r"RENAME CONSTRAINT|LOCK TABLE|\bNOTIFY|\bLISTEN|CREATE TRIGGER|nextval|unnest|advisory", re.IGNORECASE
+)
 NAMED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?([a-z_0-9]+)")
 KEYS = re.compile(r"(?:PRIMARY KEY|UNIQUE) \(([^)]*)\)")
 SLICE = re.compile(r"\bslice (?:= (?:\$\d+|\d+|\w+\.slice)|IN \(\$)")

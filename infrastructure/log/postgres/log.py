@@ -89,8 +89,8 @@ class PostgresLog(CheckedLog):
             table, self.chain, self.database.where, lambda: self.news.count, read_only=read_only
         )
         try:
-            may_create = create and not read_only
-            if self.database.reading(lambda wire: prepare_schema(wire, self.database.where, create=may_create)):
+            where = self.database.where
+            if self.database.reading(lambda wire: prepare_schema(wire, where, create=create, read_only=read_only)):
                 self._expect_cluster()
             self._dictionaries.use_newest()
             if not read_only:

@@ -12,14 +12,10 @@ from typing import NamedTuple
 
 from ....domain.errors import InvalidInputError
 from .connection import IN_SCHEMA, PostgresDatabase
-from .schema import LOCKED_VERSION
+from .schema import LOCKED_VERSION, LOG, OF_ROWS
 from .wire import BEGIN, COMMIT, Call, Wire
 
-LOG = ("refold_meta", "slice_lock", "stream", "tag", "event", "blob", "dictionary", "idempotency", "block", "part",
-       "snapshot", "segment", "data_key")  # fmt: skip
 APPENDED = ("stream", "tag", "event", "blob", "dictionary", "idempotency", "snapshot", "segment", "data_key")
-# An encrypted store has its rows in pages.
-PLACES = ("checkpoint", "note", "sealed_page")
 # Rows of projections; a rebuild makes new tables.
 VIEWS = re.compile(r"view_\w+")
 # A role that is there, or that another database of the server makes at this moment.
@@ -95,4 +91,4 @@ def _make_roles(wire: Wire, prefix: str) -> list[str]:
 
 
 def _is_of_rows(table: str) -> bool:
-    return table in PLACES or VIEWS.fullmatch(table) is not None
+    return table in OF_ROWS or VIEWS.fullmatch(table) is not None

@@ -16,8 +16,10 @@ from importlib import resources
 
 import psycopg
 
-from ....domain.errors import DamagedError, StorageUnavailableError
+from ....domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
 from ....domain.ids import SLICES
+from ..row_faults import ROWS_REPORTED, not_refolds
+from .connection import IN_SCHEMA
 from .wire import BEGIN, COMMIT, Call, Rows, Wire
 
 BY_SLICE = re.compile(r"slice int PRIMARY KEY|PRIMARY KEY \(slice\b")
@@ -39,6 +41,20 @@ PLACES = Call(
     "SELECT num_nulls(to_regclass('slice_lock'), to_regclass('stream'), to_regclass('event'), to_regclass('blob'),"
     " to_regclass('idempotency')) = 0, to_regclass('refold_meta')::text, to_regclass('pg_dist_partition')::text"
 )
+# The tables of a log, and those beside it. An encrypted store has its rows in pages.
+LOG = ("refold_meta", "slice_lock", "stream", "tag", "event", "blob", "dictionary", "idempotency", "block", "part",
+       "snapshot", "segment", "data_key")  # fmt: skip
+OF_ROWS = ("checkpoint", "note", "sealed_page")
+# What can change, drop or hide the rows of a table, and is switched on: who made it, the answers do not say.
+FOREIGN = f"""
+    WITH own AS (SELECT oid, relname FROM pg_class WHERE relname IN {(*LOG, *OF_ROWS)} AND {IN_SCHEMA})
+    SELECT 'trigger', tgname::text, relname::text FROM pg_trigger JOIN own ON own.oid = tgrelid
+        WHERE NOT tgisinternal AND tgenabled IN ('O', 'A')
+    UNION ALL SELECT 'rule', rulename::text, relname::text FROM pg_rewrite JOIN own ON own.oid = ev_class
+        WHERE ev_enabled IN ('O', 'A')
+    UNION ALL SELECT 'policy', 'row level security', relname::text FROM own WHERE row_security_active(oid)
+    ORDER BY 1, 2, 3 LIMIT {ROWS_REPORTED}
+"""
 # The errors for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
 MADE_BY_ANOTHER = (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 # The SQLSTATEs of a user who may not make tables, and of a standby.
@@ -55,27 +71,30 @@ def _statements(name: str) -> list[str]:
 STEPS: dict[int, Sequence[str]] = {2: (), 3: _statements("blocks.sql")}
 
 
-def prepare_schema(wire: Wire, where: str, *, create: bool) -> bool:
+def prepare_schema(wire: Wire, where: str, *, create: bool, read_only: bool = False) -> bool:
     """
     Make sure that the connection's current schema holds a log that this version understands; upgrade an older one.
 
     Returns whether its tables are distributed over the servers of a Citus cluster.
 
     Raises:
-        StorageUnavailableError: there is no log and `create` is false, it is from a newer Refold, or tables of another
+        StorageUnavailableError: there is no log, and none may be made; it is from a newer Refold, or tables of another
             program have its names; or it is from an older one, and this user may not make tables.
         DamagedError: the table with their version is missing, or has none.
+        StorageReadOnlyError: not `read_only`, and something that is not Refold's can change or hide the tables' rows.
     """
     taken = ""
     for _ in range(CREATE_ATTEMPTS_MAX):
-        version, is_distributed = _version(wire)
+        version, is_distributed, foreign = _version(wire)
         if version is not None:
             if version > SCHEMA_VERSION:
                 raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
+            if foreign and not read_only:
+                raise StorageReadOnlyError(f"{where} cannot be written: {not_refolds(*foreign[0])}")
             if version < SCHEMA_VERSION:
                 _bring_forward(wire, where, is_distributed=is_distributed)
             return is_distributed
-        if not create:
+        if read_only or not create:
             raise StorageUnavailableError(f"there is no log in {where}: check the name, or import into it")
         try:
             wire.run(BEGIN, *_creation(), COMMIT)
@@ -132,20 +151,20 @@ def _bring_forward(wire: Wire, where: str, *, is_distributed: bool) -> None:
         ) from error
 
 
-def _version(wire: Wire) -> tuple[int | None, bool]:
-    """Return the version of the tables, None if there are none, and whether they are distributed."""
+def _version(wire: Wire) -> tuple[int | None, bool, Rows]:
+    """Return the version of the tables, None if there are none; whether they are distributed; what `FOREIGN` finds."""
     ((others, table, catalogue),) = wire.run(PLACES)[0]
     if table is None and others:
         raise DamagedError("the table refold_meta", "it is missing, while the other tables of Refold are there")
     if table is None:
-        return None, False
+        return None, False, []
     version = Call("SELECT value FROM refold_meta WHERE name = 'schema_version'")
     is_distributed = Call("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'event'::regclass")
-    rows, *distributed = wire.run(version, is_distributed) if catalogue else wire.run(version)
+    rows, foreign, *distributed = wire.run(version, Call(FOREIGN), *[is_distributed] * bool(catalogue))
     if not rows or not VERSION.fullmatch(rows[0][0]):
         found = repr(rows[0][0]) if rows else "missing"
         raise DamagedError("the table refold_meta", f"its schema_version is {found}")
-    return int(rows[0][0]), any(distributed)
+    return int(rows[0][0]), any(distributed), foreign
 
 
 def distribute(wire: Wire, where: str) -> None:

@@ -12,10 +12,11 @@ from ....domain.log.ports import KeyRow
 from ..compression import Compression
 from ..database_log import LAST_CHARACTER, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import ROWS_REPORTED, empty_key, nameless_type
+from ..row_faults import ROWS_REPORTED, empty_key, nameless_type, not_refolds
 from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks, Sealer
 from .connection import PostgresDatabase
 from .read import NAME
+from .schema import FOREIGN
 from .wire import BEGIN_STILL, ROLLBACK, Call, Rows, Wire, int4, int8
 
 PAGE_ROWS = 256
@@ -70,7 +71,7 @@ class CheckedLog(DatabaseLog):
         return ()
 
     def damaged_files(self) -> Iterable[DamagedError]:
-        return ()
+        return [DamagedError("the database", not_refolds(*one)) for one in self._rows(FOREIGN)]
 
     def damaged_rows(self) -> Iterator[DamagedError]:
         """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""

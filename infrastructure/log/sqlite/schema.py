@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
-from ..row_faults import KEY_DESTROYED, RETIRED, ROWS_REPORTED
+from ..row_faults import KEY_DESTROYED, RETIRED, ROWS_REPORTED, not_refolds
 from .connection import SqliteDatabase, translated
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
@@ -38,7 +38,7 @@ REPLACED = f"""
 RETIRES = f" BEFORE INSERT ON event BEGIN SELECT RAISE(ABORT, '{RETIRED}'); END"
 # A trigger can change or drop what an append records, or what is packed into blocks.
 TRIGGERS = f"""
-    SELECT name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) IN {OWN_TABLES}
+    SELECT type, name, tbl_name FROM sqlite_schema WHERE type = 'trigger' AND lower(tbl_name) IN {OWN_TABLES}
     AND sql <> 'CREATE TRIGGER ' || name || '{RETIRES.replace("'", "''")}' AND name NOT GLOB '{KEY_DESTROYED}*'
     LIMIT {ROWS_REPORTED}
 """
@@ -110,7 +110,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
         if replaced:
             raise DamagedError(where, f"a {replaced[0]} has the place of the table {replaced[1]}")
         if trigger:
-            raise StorageReadOnlyError(f"{where} cannot be written: {foreign_trigger(*trigger)}")
+            raise StorageReadOnlyError(f"{where} cannot be written: {not_refolds(*trigger)}")
         if version < SCHEMA_VERSION and not database.read_only:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)
@@ -120,11 +120,6 @@ def prepare_schema(database: SqliteDatabase) -> None:
     if database.read_only:
         raise StorageUnavailableError(f"{where} is empty: import something into it first")
     _create_tables(database)
-
-
-def foreign_trigger(name: str, table: str) -> str:
-    """Return what is wrong with a trigger that another program made."""
-    return f"{name} on the table {table} is no trigger of Refold: drop it"
 
 
 def _identity(connection: sqlite3.Connection) -> tuple[int, int, int]:

@@ -21,6 +21,7 @@ from refold.infrastructure.projecting.store import Checkpoint, Save, SetAside
 from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.growth import GROWTH
+from tests.support.waiting import soon
 
 from .counts import Counts
 from .histories import folded_rows, live_rows, something_of_everything, stored_rows, talk_at_length
@@ -181,6 +182,32 @@ def test_rebuilt_and_divided_again(store: refold.Store) -> None:
     store._projections.drop(CATALOGUE)
     assert store._projections.checkpoints(CATALOGUE) == [Checkpoint()]
     assert live_rows(store) == folded_rows(store)
+
+
+def test_dropped_while_another_divides_it(store: refold.Store) -> None:
+    """The rows of groups that are committed while the drop waits for the table go, too: it can be divided again."""
+    import psycopg
+
+    workers = two_workers(store, HandMoved())
+    talk_everywhere(store)
+    for worker in workers:
+        worker.work()
+    location = store.log.location  # type: ignore[attr-defined]
+    with psycopg.connect(location) as other, psycopg.connect(location, autocommit=True) as looking:
+        saved = looking.execute("DELETE FROM checkpoint WHERE projection = 'catalogue' RETURNING *").fetchall()
+        other.execute(f"LOCK TABLE view_catalogue_{CATALOGUE.version} IN ROW EXCLUSIVE MODE".encode())
+        other.cursor().executemany("INSERT INTO checkpoint VALUES (%s, %s, %s, %s)", saved)
+        dropping = threading.Thread(target=store._projections.drop, args=(CATALOGUE,))
+        dropping.start()
+        assert soon(lambda: looking.execute("SELECT FROM pg_locks WHERE NOT granted").fetchone() is not None)
+        other.commit()
+        dropping.join()
+        assert looking.execute("SELECT FROM checkpoint WHERE projection = 'catalogue'").fetchone() is None
+
+    for worker in workers:
+        worker.work()
+    assert len(parts(store)) == GROUPS
+    assert stored_rows(store, "catalogue")["catalogue"] == folded_rows(store)["catalogue"]
 
 
 def test_both_set_events_aside(store: refold.Store) -> None:

@@ -427,15 +427,17 @@ class DatabaseProjectionStore(ProjectionStore):
     def _drops(self, projection: Projection) -> list[Statement]:
         # The checkpoint comes first: a runner that stores rows takes its locks in the same order.
         return [
-            self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection),
-            *(
-                self.sql.statement(DELETE_GROUP, slice_of_group(number), projection.name, of=projection)
-                for number in (range(self.groups) if self.groups > 1 else ())
-            ),
+            *self._forgets(projection),
             *self._drop_table(projection),
             self.sql.statement(DELETE_NOTE, aside_note(projection)),
             self.sql.statement(DELETE_NOTE, save_note(projection)),
         ]
+
+    def _forgets(self, projection: Projection) -> list[Statement]:
+        """Return the statements that delete the checkpoint of a projection, with the rows of its groups."""
+        groups = map(slice_of_group, range(self.groups) if self.groups > 1 else ())
+        deletes = (self.sql.statement(DELETE_GROUP, one, projection.name, of=projection) for one in groups)
+        return [self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection), *deletes]
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
         def replace(transaction: Transaction) -> Iterable[Statement] | None:

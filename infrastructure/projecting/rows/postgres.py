@@ -34,7 +34,6 @@ from ...log.row_faults import REBUILD
 from ..store import Checkpoint, Plan, Save, Values
 from .checkpoints import (
     CHECKPOINT,
-    DELETE_CHECKPOINT,
     GROUPS,
     LOCKED_CHECKPOINT,
     MOVED,
@@ -355,8 +354,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         table = self.sql.table(projection)
         self._made.discard(table)
         # Whoever put the first rows in it, which `_drops` did not see, has committed their checkpoint by now.
-        left = self.sql.statement(DELETE_CHECKPOINT, projection.name, of=projection)
-        return [WAIT_BRIEFLY, Statement(self._dropping(table)), left]
+        return [WAIT_BRIEFLY, Statement(self._dropping(table)), *self._forgets(projection)]
 
     def _dropping(self, table: str) -> str:
         """Return the statement that drops a table, or empties that of another user, as for the role that erases."""

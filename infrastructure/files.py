@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from filecmp import cmp
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -128,6 +129,29 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         yield file
         _sync(file)
         Path(file.name).replace(path)
+        sync_folder(path.parent)
+
+
+@contextmanager
+def making(path: Path) -> Iterator[IO[bytes]]:
+    """
+    Yield a file to write piece by piece; at the end it has the name `path`, which is new, or is that of the same bytes.
+
+    Raises:
+        FileExistsError: something else has the name.
+    """
+    with file_beside(path) as file:
+        yield file
+        _sync(file)
+        try:
+            os.link(file.name, path)
+        except FileExistsError:
+            if not cmp(file.name, path, shallow=False):
+                raise
+        except OSError:
+            # There are no links in this file system: between these two steps the file is empty.
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER))
+            Path(file.name).replace(path)
         sync_folder(path.parent)
 
 

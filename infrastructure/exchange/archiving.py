@@ -40,7 +40,7 @@ from ...domain.log.ports import LiveLog, PartitionedLog, Remnant
 from ...projections.catalogue import CATALOGUE
 from ..context_streams import context_named
 from ..databases import stored_log
-from ..files import OWNER, unwritable
+from ..files import OWNER
 from ..log.codec import CODEC
 from ..projecting.runner import ProjectionRunner
 from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, events_of_store, require_reason
@@ -89,7 +89,8 @@ class Archivist:
 
         Raises:
             InvalidInputError: nothing says which contexts, or both; no reason is given; a transaction is open; the file
-                is there already, or cannot be written; a context is archived already, or others show something of it.
+                is there already, with other bytes, or cannot be written; a context is archived already, or others show
+                something of it.
             NotFoundError: there is no such context.
             HeldError: a context must be kept.
             StorageBusyError: others erased, archived or held all the time.
@@ -143,8 +144,9 @@ class Archivist:
 
     def _put_away(self, path: Path, why: str, selection: Selection, left: Sequence[Sealed], version: int) -> Archived:
         archive = self._system.new_id("archive-")
-        with _new_file(path):
-            hashed = self._write(path, {stream: len(some) for stream, some in selection.versions.items()})
+        # One that is the same was left by a process that was killed, or is that of another store, too.
+        was_there = path.exists()
+        hashed = self._write(path, {stream: len(some) for stream, some in selection.versions.items()})
         said = StoreErased(erasure=archive, scope="archive", why=why, erased=(), file=str(path), hash=hashed)
         seals = ((one.remnant.stream, one.remnant.version, one.seal) for one in left)
         try:
@@ -153,7 +155,8 @@ class Archivist:
         except (ConcurrencyError, StorageReadOnlyError):
             # After any other error the log may have them as archived: then this file alone has the texts.
             if all(one.id != archive for one in self._eraser.state.archives.values()):
-                path.unlink()
+                if not was_there:
+                    path.unlink()
                 raise
         unreached = self._eraser.finish([archive], self._eraser.made_of(left))
         contexts = contexts_of(one.remnant.stream for one in left)
@@ -163,7 +166,7 @@ class Archivist:
         """Write streams, each up to a version; return the hash of the file."""
         with (
             _as_stored(self._log) as stored,
-            writing_file(path, self._log) as file,
+            writing_file(path, self._log, is_new=True) as file,
             TemporaryFile(dir=path.parent) as lines,
         ):
             os.fchmod(file.fileno(), OWNER)
@@ -310,22 +313,6 @@ def _as_stored(log: LiveLog) -> Iterator[LiveLog]:
             yield opened
     else:
         yield stored
-
-
-@contextmanager
-def _new_file(path: Path) -> Iterator[None]:
-    """Keep the name of a new file for what is written; remove the file if that fails."""
-    try:
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER))
-    except FileExistsError as error:
-        raise InvalidInputError(f"{path} is there already: name a new file") from error
-    except OSError as error:
-        raise unwritable(path, error) from error
-    try:
-        yield
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def _hash_of(file: IO[bytes]) -> bytes:

@@ -28,7 +28,7 @@ from ...domain.errors import DamagedError, InvalidInputError
 from ...domain.log.envelope import PAYLOAD_BYTES_MAX, Event, Meta, RecordedEvent, encode_payload
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING, Moment
-from ..files import no_folder, reading_file, replacing, require_regular, unwritable
+from ..files import making, no_folder, reading_file, replacing, require_regular, unwritable
 from ..log.codec import CODEC
 
 FORM_VERSION = 1
@@ -263,20 +263,24 @@ def pages_up_to(
 
 
 @contextmanager
-def writing_file(path: Path, log: LiveLog) -> Iterator[IO[bytes]]:
+def writing_file(path: Path, log: LiveLog, *, is_new: bool = False) -> Iterator[IO[bytes]]:
     """
-    Yield a file that replaces `path` at the end; after an error `path` is as it was. A link is followed.
+    Yield a file that replaces `path` at the end, or with `is_new` is made there; after an error `path` is as it was. A
+    link is followed.
 
     Raises:
-        InvalidInputError: it cannot be written, is no regular file, or is a file of the log that is exported.
+        InvalidInputError: it cannot be written, is no regular file, or is a file of the log that is exported; or with
+            `is_new`, a file with other bytes is there.
     """
     for held in log.files():
         if is_same_file(path, held):
             raise InvalidInputError(f"{path} is where the database lies, or belongs to it: export into another file")
     target = _replaceable(path)
     try:
-        with replacing(target) as file:
+        with (making if is_new else replacing)(target) as file:
             yield file
+    except FileExistsError as error:
+        raise InvalidInputError(f"{path} is there already: name a new file") from error
     except OSError as error:
         raise unwritable(path, error) from error
 

@@ -114,8 +114,10 @@ def archives(folder: Path, keys: refold.Keys | None, *, is_back: bool) -> list[s
         has_died = dies_at(step, partial(unarchive if is_back else archive, path, folder / f"{step}.cold", keys))
         found.append(left_of(path, keys))
         with refold.open(path, keys=keys) as store:
-            if store.archives():
-                store.unarchive("a")
+            if not store.archives():
+                # What was killed left nothing that is in the way.
+                store.archive(folder / f"{step}.cold", "a", why="cold")
+            store.unarchive("a")
         assert left_of(path, keys) == "kept"
         if not has_died:
             return found
@@ -142,7 +144,7 @@ def watch_moving(store: refold.Store, countdown: Countdown) -> None:
     countdown.watch(Eraser, "finish", "record")
     countdown.watch(Archivist, "_write")
     countdown.watch(files, "sync_folder")
-    countdown.watch(os, "open", "fchmod", "fsync", "rename", "replace")
+    countdown.watch(os, "open", "fchmod", "fsync", "link", "rename", "replace")
     countdown.watch(type(store._projections), "drop_others")
 
 

@@ -26,7 +26,7 @@ from ..log.gate import behind_gate, gate_of
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
 from ..named_events import LogAhead
 
-# Two transactions may each wait for a context that the other one changed: then one of them is refused after this time.
+# How long a change waits for a transaction that has changed the same handle.
 HANDLE_SECONDS_MAX = 10.0
 # An interrupt may come before those who wait are woken.
 LOOK_SECONDS = 0.1
@@ -101,6 +101,8 @@ class Transaction:
         self._is_over = False
         self._process, self._thread = os.getpid(), threading.get_ident()
         self._ending = News()
+        # The transactions for which changes within this one wait.
+        self._awaited: list[Transaction] = []
 
     @property
     def is_open(self) -> bool:
@@ -122,21 +124,44 @@ class Transaction:
 
         Raises:
             DecisionRefusedError: it was begun in this thread, which would wait for itself.
-            StorageBusyError: it was not over in time.
+            StorageBusyError: it was not over in time, or waits itself for the transaction that is open here.
         """
         if self._thread == threading.get_ident():
             raise DecisionRefusedError(
                 f"{stream} was changed in a transaction that has not ended: end it first, or use another handle"
             )
-        for _ in self._looks(stream):
-            self._ending.wait_past(0, timeout_seconds=LOOK_SECONDS)
+        with self._waited_for(stream):
+            for _ in self._looks(stream):
+                self._ending.wait_past(0, timeout_seconds=LOOK_SECONDS)
 
     async def over(self, stream: str) -> None:
         """Do what `wait_until_over` does, in an event loop: its threads are left to the calls of the transaction."""
         import asyncio
 
-        for _ in self._looks(stream):
-            await asyncio.sleep(TURN_SECONDS)
+        with self._waited_for(stream):
+            for _ in self._looks(stream):
+                await asyncio.sleep(TURN_SECONDS)
+
+    @contextmanager
+    def _waited_for(self, stream: str) -> Iterator[None]:
+        """Note that the transaction that is open here waits for this one; refuse it if this one waits for it."""
+        waiting = _CURRENT.get()
+        if waiting is None or not waiting.is_open:
+            yield
+            return
+        waiting._awaited.append(self)
+        try:
+            reached = [self]
+            for one in reached:
+                if one is waiting:
+                    raise StorageBusyError(
+                        f"{stream} is in a transaction that waits for this one: try again, and change contexts in the"
+                        " same order everywhere"
+                    )
+                reached += [other for other in one._awaited if other not in reached]
+            yield
+        finally:
+            waiting._awaited.remove(self)
 
     def _looks(self, stream: str) -> Iterator[None]:
         """Yield as long as the transaction is under way; raise a StorageBusyError when it took too long."""

@@ -20,7 +20,13 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage
 from refold.domain.concurrency import threads
 from refold.domain.context import transaction as transactions
-from refold.domain.errors import InvalidInputError, NotFoundError, StorageClosedError, StorageUnavailableError
+from refold.domain.errors import (
+    InvalidInputError,
+    NotFoundError,
+    StorageBusyError,
+    StorageClosedError,
+    StorageUnavailableError,
+)
 from refold.domain.pool.queue import ContextQueue
 from refold.infrastructure import subscription
 from tests.support.waiting import SOON_SECONDS, soon
@@ -158,6 +164,27 @@ async def test_transactions_that_take_turns(tmp_path: Path, monkeypatch: pytest.
 
         await asyncio.gather(change("a"), change("b"))
         assert [item.content for item in await queue.items] == ["a 1", "a 2", "b 1", "b 2"]
+
+
+@pytest.mark.parametrize("kind", ["chat", "queue"])
+async def test_transactions_that_wait_in_a_ring(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever closes it is refused at once, and the others go on."""
+    monkeypatch.setattr(transactions, "HANDLE_SECONDS_MAX", 2.0)
+    async with refold.aopen(tmp_path / "store.db") as store:
+        contexts: list[Any] = [await (store.chat(id) if kind == "chat" else store.queue(id)) for id in "abc"]
+        entered = asyncio.Barrier(3)
+
+        async def change(number: int) -> None:
+            async with store.transaction():
+                for context in (contexts[number], contexts[number - 1]):
+                    await (context.add_message("user", "x") if kind == "chat" else context.append(refold.PoolItem("x")))
+                    if context is contexts[number]:
+                        await entered.wait()
+
+        raised = [one for one in await asyncio.gather(*map(change, range(3)), return_exceptions=True) if one]
+        assert raised
+        assert all(isinstance(one, StorageBusyError) and "waits for this one" in str(one) for one in raised)
+        assert sum([len(await one.items) for one in contexts]) == 2 * (3 - len(raised))
 
 
 @pytest.mark.parametrize("kind", ["queue", "chat"])

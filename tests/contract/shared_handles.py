@@ -83,7 +83,7 @@ class SharedHandlesContract:
         assert texts(chat) == texts(handle_on(log, A)) == ["one", "two"]
 
     def test_two_transactions_that_wait_for_each_other(self, log: LiveLog, monkeypatch: pytest.MonkeyPatch) -> None:
-        """One of them is refused after a while, or both are; nothing is half done."""
+        """One of them is refused at once, or both are; nothing is half done."""
         monkeypatch.setattr(transaction_module, "HANDLE_SECONDS_MAX", 0.2)
         left, right = opened(log, A, B)
         both = threading.Barrier(2)
@@ -98,6 +98,7 @@ class SharedHandlesContract:
 
         assert raised
         assert {type(error) for error in raised} == {StorageBusyError}
+        assert all("waits for this one" in str(error) for error in raised)
         assert len(texts(left)) == len(texts(right)) == 2 - len(raised)
         left.add_message("user", "on")
         assert texts(left) == texts(handle_on(log, A))

@@ -57,6 +57,12 @@ def not_refolds(kind: str, name: str, table: str) -> str:
     return f"{name} on the table {table} is no {kind} of Refold: drop it"
 
 
+def not_taken(table: str, taken: int, count: int) -> DamagedError:
+    """Return the error for an INSERT that has not written all of its rows, as with a trigger of another program."""
+    fault = f"it took {taken} of {count} rows"
+    return DamagedError(f"the table {table}", fault, remedy="`refold verify` names triggers that are not Refold's")
+
+
 def lacks_files(failed: BaseException | None = None) -> bool:
     """Return whether a failure was that no more files can be opened, or none can be opened now."""
     error = failed

@@ -18,7 +18,7 @@ from refold.infrastructure.log.block_body import BLOCK_EVENTS, OvertakenError, p
 from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES
 from refold.infrastructure.log.postgres import blocks
 from refold.infrastructure.log.postgres.log import PostgresLog
-from refold.infrastructure.log.postgres.wire import Call, Wire, int4
+from refold.infrastructure.log.postgres.wire import COMMIT, Call, Rows, Wire, int4
 from tests.contract.test_postgres_restores import Tables
 from tests.contract.writing import append, check_chain, check_order, everything, said
 
@@ -132,7 +132,7 @@ def test_a_sealer_that_is_killed(log: PostgresLog, open_log: OpenLog, step: str)
     """Whichever of its statements is the last: all or nothing is in blocks, and the next one goes on."""
     append(log, A, *map(said, range(300)))
     before = looks(log)
-    hand_over, conclude = Wire._hand_over, Wire.conclude
+    hand_over, run = Wire._hand_over, Wire.run
 
     def end(wire: Wire) -> NoReturn:
         # As at the end of the process: the server rolls back what is not committed.
@@ -152,14 +152,16 @@ def test_a_sealer_that_is_killed(log: PostgresLog, open_log: OpenLog, step: str)
             end(wire)
         hand_over(wire, calls)
 
-    def conclude_and_end(wire: Wire) -> None:
-        conclude(wire)
-        end(wire)
+    def run_and_end(wire: Wire, *calls: Call) -> list[Rows]:
+        rows = run(wire, *calls)
+        if calls == (COMMIT,):
+            end(wire)
+        return rows
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Wire, "_hand_over", hand_over_until)
         if step == "before the answer":
-            patch.setattr(Wire, "conclude", conclude_and_end)
+            patch.setattr(Wire, "run", run_and_end)
         with pytest.raises(KeyboardInterrupt):
             sum(log.sealing())
 

@@ -27,6 +27,7 @@ from tests.support.waiting import soon
 
 from .conftest import OpenLog
 from .roles import users
+from .sealing import seal_slice, small_blocks
 from .tables import count, spoil
 
 
@@ -198,6 +199,43 @@ def test_a_trigger_or_a_rule_of_others(ready_pg_url: str, made: LiteralString, s
     with refold.open(ready_pg_url, read_only=True) as store:
         (problem,) = store.verify(processes=1).problems
     assert problem.reason == f"{said} of Refold: drop it"
+
+
+DROPPING = """
+    CREATE FUNCTION dropped() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+    CREATE TRIGGER t BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION dropped()
+"""
+
+
+@pytest.mark.parametrize("table", ["event", "stream", "blob", "idempotency"])
+def test_a_trigger_that_drops_rows_of_a_program_that_runs(ready_pg_url: str, table: str) -> None:
+    """It was opened before. Nothing is acknowledged that is not there, in whatever way it is appended."""
+    with refold.open(ready_pg_url) as store:
+        chat = store.chat("a")
+        chat.add_message("user", "x")
+        with psycopg.connect(ready_pg_url) as connection:
+            connection.execute(DROPPING.format(table).encode())
+        ways: dict[str, list[Callable[[], object]]] = {
+            "event": [lambda: chat.add_message("user", "x"), lambda: chat.add_messages([{"role": "user"}] * 3)],
+            "stream": [lambda: store.chat("new"), lambda: store.chat("newer")],
+            "blob": [lambda: chat.add_message("user", "x" * 10_000)],
+            "idempotency": [lambda: chat.add_message("user", "x", idempotency_key="k")],
+        }
+        for way in ways[table]:
+            with pytest.raises(DamagedError, match=rf"the table {table} is damaged: it took 0 of \d row"):
+                way()
+
+
+@pytest.mark.parametrize("table", ["block", "part"])
+def test_a_trigger_that_drops_blocks(log: PostgresLog, pg_url: str, table: str) -> None:
+    """The events that were to be packed stay where they are."""
+    recorded = append(log, "chat:a", *map(said, range(9))).events
+    with psycopg.connect(pg_url) as connection:
+        connection.execute(DROPPING.format(table).encode())
+
+    with small_blocks(), pytest.raises(DamagedError, match=f"the table {table} is damaged: it took 0 of 1 row"):
+        seal_slice(log, recorded[0].position.slice)
+    assert log.database.ask(count("event")) == [[(9,)]]
 
 
 def test_a_policy_that_hides_rows(ready_pg_url: str) -> None:

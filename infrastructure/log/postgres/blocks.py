@@ -346,5 +346,7 @@ def _replace(wire: Wire, place: tuple[bytes, ...], gone: set[tuple[Any, ...]], c
     *_, removed, is_still_so = wire.run(BEGIN, WAIT_BRIEFLY, Call(REMOVE, place), Call(STILL_SO, place))
     if set(removed) != gone or is_still_so != [(True,)]:
         raise OvertakenError("another process seals the same events, or an older copy of the database was put back")
-    wire.dispatch_all([*calls, COMMIT])
+    wire.dispatch_all(calls)
+    # Not with the COMMIT: what others put on these tables may have dropped a block, whose events would be lost.
     wire.conclude()
+    wire.run(COMMIT)

@@ -343,7 +343,7 @@ class EventIds:
 def inserts(table: str, rows: Sequence[Row]) -> Iterator[Call]:
     """Return multi-row INSERTs: 64 rows each, then 32, 16 ... down to 1, so that only few statements are prepared."""
     if len(rows) == 1:
-        yield Call(_insert_statement(table, 1, len(rows[0])), rows[0])
+        yield Call(_insert_statement(table, 1, len(rows[0])), rows[0], 1)
         return
     start = 0
     while start < len(rows):
@@ -357,7 +357,8 @@ def inserts(table: str, rows: Sequence[Row]) -> Iterator[Call]:
 
 
 def _insert(table: str, rows: Sequence[Row]) -> Call:
-    return Call(_insert_statement(table, len(rows), len(rows[0])), [value for row in rows for value in row])
+    values = [value for row in rows for value in row]
+    return Call(_insert_statement(table, len(rows), len(rows[0])), values, len(rows))
 
 
 @cache

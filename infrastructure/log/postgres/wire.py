@@ -25,6 +25,7 @@ from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
 
 from ....domain.concurrency.locks import keep_for_ever, renew_in_child
+from ..row_faults import not_taken
 
 PATIENCE_SECONDS = 30.0
 CANCEL_SECONDS = 5.0
@@ -41,10 +42,11 @@ int8 = Struct("!q").pack
 
 
 class Call(NamedTuple):
-    """A statement with `$1`, `$2` ... and its values in binary form."""
+    """A statement with `$1`, `$2` ... and its values in binary form; with `rows`, an INSERT of so many rows."""
 
     sql: str
     values: Sequence[bytes | None] = ()
+    rows: int = 0
 
     @property
     def size(self) -> int:
@@ -83,6 +85,8 @@ class Wire:
         # The answers that are due: None for each execution, the text of a statement for each preparation, and an empty
         # one where nobody asked.
         self._owed: list[str | None] = []
+        # The statements that must write rows, each with its place among them.
+        self._written: list[tuple[int, Call]] = []
         renew_in_child(self)
 
     def _after_fork(self) -> None:
@@ -148,7 +152,7 @@ class Wire:
             self.close()
             raise
         self.trips += 1
-        return self._rows(self._checked([None], [result])[0])
+        return self._rows(self._checked([None], [result], [(0, call)] if call.rows else [])[0])
 
     def settle(self) -> bool:
         """End the transaction that an error left open, and return whether the connection can be used again."""
@@ -163,7 +167,7 @@ class Wire:
 
     def close(self) -> None:
         """Close the connection; may be called twice."""
-        self._owed = []
+        self._owed, self._written = [], []
         self._connection.close()
 
     def _hand_all_over(self, calls: Sequence[Call], end: Callable[[], object]) -> None:
@@ -194,6 +198,8 @@ class Wire:
                 self._pgconn.send_query_params(sql.encode(), values, None, _binary(len(values)), 1)
                 if self.prepares:
                     self._seen.add(sql)
+            if call.rows:
+                self._written.append((len(self._owed), call))
             self._owed.append("" if call is FORBID_CHANGES else None)
 
     def _forbidding(self, calls: Sequence[Call]) -> Iterator[Call]:
@@ -216,11 +222,13 @@ class Wire:
             # The remaining answers of the server would be taken for answers to later statements.
             self.close()
             raise
-        owed, self._owed = self._owed, []
+        owed, written, self._owed, self._written = self._owed, self._written, [], []
         self.trips += 1
-        return self._checked(owed, results)
+        return self._checked(owed, results, written)
 
-    def _checked(self, owed: list[str | None], results: list[PGresult]) -> list[PGresult]:
+    def _checked(
+        self, owed: list[str | None], results: list[PGresult], written: Sequence[tuple[int, Call]]
+    ) -> list[PGresult]:
         """Return the results of executions whose rows are asked for."""
         for result in results:
             if result.status not in FINE:
@@ -237,6 +245,9 @@ class Wire:
         if len(results) != len(owed):
             self.close()
             raise OperationalError("the server gave another number of answers than it was asked for")
+        for place, call in written:
+            if results[place].command_tuples != call.rows:
+                raise not_taken(call.sql.split()[2], results[place].command_tuples or 0, call.rows)
         if owed.count(None) == len(owed):
             return results
         return [result for statement, result in zip(owed, results, strict=True) if statement is None]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ....domain.clock import System
 from ....domain.concurrency.locks import locked
-from ....domain.errors import ConcurrencyError, DamagedError, LimitExceededError
+from ....domain.errors import ConcurrencyError, LimitExceededError
 from ....domain.ids import slice_of
 from ....domain.log.admission import admitted
 from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
@@ -26,7 +26,7 @@ from ..compression import Compression, mark_references
 from ..evidence import SEGMENT
 from ..large_texts import LARGE_TEXT_BYTES, LargeText, insert_references
 from ..records import Appended, Draft, Head, Known, Part, Placed, Request
-from ..row_faults import digest_of_row, whole
+from ..row_faults import digest_of_row, not_taken, whole
 from .connection import SqliteDatabase, in_transaction, translate
 
 # Up to this many rows are inserted by one statement, which saves BEGIN, a SELECT and COMMIT.
@@ -464,8 +464,7 @@ def _require_taken(done: sqlite3.Cursor, count: int) -> None:
         DamagedError: it has not, as with a trigger of another program.
     """
     if count and done.rowcount != count:
-        fault = f"it took {done.rowcount} of {count} rows"
-        raise DamagedError("the table event", fault, remedy="`refold verify` names triggers that are not Refold's")
+        raise not_taken("event", done.rowcount, count)
 
 
 def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:

@@ -100,6 +100,20 @@ def test_a_context_that_goes_on_while_its_time_is_over(step: str, monkeypatch: p
         assert [item.text for item in store.chat("live").items] == ["hello", "I am back"]  # type: ignore[union-attr]
 
 
+def test_contexts_from_before_1970(location: str) -> None:
+    """A machine whose clock was not set recorded them, as of 1970: their time is over before that of others."""
+    clock = Clock()
+    with refold.open(location, system=clock) as store:
+        clock.time -= 100_000 * DAY
+        store.chat("a").add_message("user", "hello")
+        clock.time += 100_000 * DAY
+        store.retain("all", "400 days", kind="chat", why="notice")
+
+        assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:a",)}
+        assert store.apply_retention().contexts == {}
+        assert store.verify(processes=1).is_whole
+
+
 def test_an_event_at_the_moment_of_an_erasure_has_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is older than the erasure that did not reach it, and the next one does; then there is nothing to do."""
     clock = Clock()

@@ -332,7 +332,8 @@ class EventIds:
             chance = int.from_bytes(os.urandom(10), "big")
             # The top bit of the last 62 is left 0, so that counting does not overflow them.
             low = 2 << 62 | chance & (1 << 61) - 1
-            self._next = (now // 1000) << 80 | 7 << 76 | (chance >> 61 & 0xFFF) << 64 | low
+            # A clock that is not set may stand before 1970.
+            self._next = (now // 1000 & (1 << 48) - 1) << 80 | 7 << 76 | (chance >> 61 & 0xFFF) << 64 | low
             self._left = max(count, IDS_MAX)
         first = self._next
         self._next += count

@@ -326,6 +326,21 @@ def test_users_who_may_make_no_tables(pg_url: str) -> None:
                 owner.execute(f"drop role {role}".encode())
 
 
+def test_questions_to_a_server_that_takes_no_changes(ready_pg_url: str) -> None:
+    """As one that stands by: rows that are up to date answer them, also for a program that writes elsewhere."""
+    with refold.open(ready_pg_url) as store:
+        store.chat("a").add_message("user", "hello")
+        assert store.search("hello")
+        assert store.contexts()
+
+    with refold.open(f"{ready_pg_url}&options=-cdefault_transaction_read_only%3Don") as store:
+        assert [row.id for row in store.contexts()] == ["a"]
+        assert store.search("hello")
+        assert {one.behind for one in store.projections() if one.name in ("catalogue", "search")} == {0}
+        with pytest.raises(StorageReadOnlyError, match="takes no changes"):
+            store.rebuild("catalogue")
+
+
 def test_a_writer_that_stands_still_lets_go(pg_url: str, open_log: OpenLog, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server ends its transaction, so that others go on; when it wakes, it appends again."""
     call = connection.END_IF_IDLE

@@ -341,14 +341,16 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             except MADE_BY_ANOTHER:
                 wire.settle()
             except errors.InsufficientPrivilege as error:
-                # Somebody else made the tables (`refold init`); this user may only use them.
-                wire.settle()
-                if table is None or wire.run(Call(f"SELECT to_regclass('{table}')::text"))[0] == [(None,)]:
-                    remedy = "let the owner of the tables do it, or run `refold init`"
-                    where = self._log.database.where
-                    raise StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): {remedy}") from error
+                remedy = "let the owner of the tables do it, or run `refold init`"
+                where = self._log.database.where
+                raise StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): {remedy}") from error
 
-        self._log.database.reading(make)
+        try:
+            self._log.database.reading(make)
+        except StorageReadOnlyError:
+            # Somebody else made the table, as by `refold init`, or before this server stood by: it can be read.
+            if table is None or self._log.database.ask(Call(f"SELECT to_regclass('{table}')::text"))[0] == [(None,)]:
+                raise
 
     def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         table = self.sql.table(projection)

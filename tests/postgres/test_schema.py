@@ -250,6 +250,12 @@ def test_a_policy_that_hides_rows(ready_pg_url: str) -> None:
     refold.open(ready_pg_url).close()
 
 
+def test_a_schema_that_is_not_there(pg_url: str) -> None:
+    """The search path has a misspelt name: nothing is said to be restored."""
+    with pytest.raises(StorageUnavailableError, match=r"no schema .*: look at its search_path"):
+        PostgresLog(f"{pg_url}&options=-csearch_path%3Dnowhere")
+
+
 def test_every_key_begins_with_the_slice(log: PostgresLog, pg_url: str) -> None:
     """So that the tables can be cut into shards by it; those that cannot are small and on every shard."""
     with psycopg.connect(pg_url) as connection:

@@ -128,7 +128,9 @@ def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
             return StorageReadOnlyError(f"{where} takes no changes: connect to the primary, or make it writable")
         case "42501":
             return StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): grant its user the right")
-        case "42P01" | "42703" | "3F000" | "42804" | "42883" | "42P10" | "0A000":
+        case "3F000":
+            return StorageUnavailableError(f"{where} has no schema ({first_line(error)}): look at its search_path")
+        case "42P01" | "42703" | "42804" | "42883" | "42P10" | "0A000":
             # Missing, or of another shape: a column's type, or the key by which rows are found.
             way_out = "rebuild that projection" if "view_" in str(error) else "restore it"
             return MissingTableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")

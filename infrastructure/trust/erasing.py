@@ -139,7 +139,7 @@ class Wanted(NamedTuple):
     """
     The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`).
 
-    With `check`, which raises an error if the contexts have changed, what others record meanwhile is not erased.
+    With `check`, which raises an error if the contexts have changed, what others record there meanwhile is not erased.
     """
 
     why: str
@@ -254,6 +254,8 @@ class Eraser:
         streams = [context_named(self._log, one) for one in wanted.contexts or ()]
         if wanted.item is None:
             selection.whole.update(streams)
+            if wanted.check is not None:
+                selection.ends = {stream: self._log.head(stream) for stream in streams}
         else:
             selection.versions = item_versions(self._log, [*streams, *self._sources(streams)], wanted.item)
         return selection
@@ -332,6 +334,8 @@ class Eraser:
 
     def _replace_all(self, wanted: Wanted, selection: Selection, event: StoreErased, done: list[Sealed]) -> None:
         for _ in range(ATTEMPTS_MAX):
+            # Also what others have made of the texts meanwhile, up to the erasure: from then on they do not have them.
+            selection.complete()
             held = self.held(selection)
             if held and not done:
                 raise HeldError(held)
@@ -342,15 +346,13 @@ class Eraser:
             # Nothing was held at this version.
             events = [replace(one, whole=_whole(one, selection)) for one in erased_events(event, seals)]
             new = events_of_store(events, self.journal.version)
-            if wanted.check is not None:
+            if wanted.check is not None and not done:
                 wanted.check()
             try:
                 self._log.erase([one.remnant for one in left], [new])
             except ConcurrencyError:
                 continue
             done += left
-            if wanted.check is not None:
-                return
             # They are named now, which leaves nothing else to be done.
             selection.archived = ()
             if wanted.user is not None:

@@ -70,6 +70,8 @@ class Selection:
     def __init__(self, log: LiveLog, mask: Mask, *, archived: Collection[str] = ()) -> None:
         self._log, self.mask, self.archived = log, mask, archived
         self.whole: set[str] = set()
+        # Of a stream that is erased whole, the version up to which; without one, also what others record meanwhile.
+        self.ends: dict[str, int] = {}
         # If others are erased all the same, the references of events that nobody can read, as their keys are gone.
         self.lost: set[str] | None = None
         self.versions: dict[str, set[int]] = {}
@@ -83,13 +85,20 @@ class Selection:
         # Events of which a text or a name that stays has the name of the user.
         self.mentions: list[str] = []
         self.mentioned = 0
+        # The hashes of all longer texts that are to be erased, from the first look on.
+        self._texts: set[bytes] | None = None
+        # Items to come, by stream, and by version or id: an earlier event says what they are made from.
+        self._made: set[tuple[str, int | str]] = set()
+        # The log was looked through up to here.
+        self._moment = BEGINNING
         self._name = (mask.user or "").lower().encode()
         name = rf"(?<!\w){re.escape(mask.user or '')}(?!\w)"
         self._user = None if mask.user is None else re.compile(name, re.IGNORECASE)
 
     def has(self, stream: str, version: int) -> bool:
         """Return whether an event is to be erased."""
-        return stream in self.whole or version in self.versions.get(stream, ())
+        is_in_whole = stream in self.whole and version <= self.ends.get(stream, version)
+        return is_in_whole or version in self.versions.get(stream, ())
 
     def add(self, stream: str, version: int) -> None:
         """Erase an event, too."""
@@ -105,7 +114,7 @@ class Selection:
         for stream in self.streams:
             wanted = self.versions.get(stream, set()) | self.naming.get(stream, set())
             if stream in self.whole:
-                yield from self._sealed(stream, 1, self._log.head(stream))
+                yield from self._sealed(stream, 1, self.ends.get(stream) or self._log.head(stream))
                 continue
             for found in Span.of(stream, sorted(wanted)).ranges() if wanted else ():
                 yield from self._sealed(stream, found.start, found.stop - 1)
@@ -169,26 +178,20 @@ class Selection:
     def complete(self) -> None:
         """
         Go through the log once, and add what was made from the selected events; note other events with their texts, and
-        those that have the name of the user in what stays.
+        those that have the name of the user in what stays. Another call goes on where this one ended.
 
         Events are met in the order of the log, so a summary comes behind what it summarises, and one of summaries
         behind those.
         """
-        texts = self._texts()
-        made: set[tuple[str, int | str]] = set()
-        moment = BEGINNING
-        while (page := self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)).events:
+        if self._texts is None:
+            self._texts = {_hash(text) for one in self.sealed() for text in _gone(one)}
+        while (page := self._log.read_all(after=self._moment, limit=PAGE_EVENTS, undecodable=True)).events:
             for recorded in page.events:
-                self._look(recorded, texts, made)
+                self._look(recorded, self._texts)
                 self._look_for_name(recorded)
-            moment = page.moment
+            self._moment = page.moment
 
-    def _texts(self) -> set[bytes]:
-        """Return the hashes of all longer texts that are to be erased."""
-        return {_hash(text) for one in self.sealed() for text in _gone(one)}
-
-    def _look(self, recorded: RecordedEvent, texts: set[bytes], made: set[tuple[str, int | str]]) -> None:
-        """`made` are items to come, by stream, and by version or id: an earlier event says what they are made from."""
+    def _look(self, recorded: RecordedEvent, texts: set[bytes]) -> None:
         stream, version, event = recorded.stream, recorded.version, recorded.event
         # The events of erasures have the seals by which all others are read, so nothing in them changes.
         if stream == STREAM or isinstance(event, Undecodable) or self.has(stream, version):
@@ -199,19 +202,19 @@ class Selection:
             self.whole.add(stream)
             return
         item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
-        if item in made or self._is_made_from_erased(stream, event):
-            made.discard(item)
+        if item in self._made or self._is_made_from_erased(stream, event):
+            self._made.discard(item)
             self.add(stream, version)
             left = skeleton_of(event)
             texts.update(_hash(text) for text in _texts_of(event) if text not in {*_texts_of(left)})
             return
         if isinstance(event, chat.Merged) and event.how == "summary" and self._names_erased(stream, event.told):
-            made.add((stream, version + 1))
+            self._made.add((stream, version + 1))
         if isinstance(event, PoolConflictResolved) and event.kept == "made":
             # The item that the rule of a merge made of two comes later.
             sides = (side.within(stream) for side in (event.ours, event.theirs) if side is not None)
             if any(self.has(side.stream, side.version) for side in sides):
-                made.add((stream, event.id))
+                self._made.add((stream, event.id))
         if user is not None and (recorded.meta.actor == user or persons_skeleton(event, self.mask) is not event):
             self.naming.setdefault(stream, set()).add(version)
         if texts and any(_hash(text) in texts for text in _texts_of(event)):
@@ -243,8 +246,8 @@ class Selection:
 
     def _is_made_from_erased(self, stream: str, event: Any) -> bool:
         about = _about(event)
-        if about is not None and about.stream and self.has(about.stream, about.version):
-            # It adds to an item of another context, or has what an attribute of a node was.
+        if about is not None and self.has(about.stream or stream, about.version):
+            # It adds to an item, or has what an attribute of a node was.
             return True
         match event:
             case chat.Summarized(folded=folded):

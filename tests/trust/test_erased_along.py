@@ -19,6 +19,7 @@ from refold.domain.erasure.events import STREAM, ErasureFinished
 from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import HeldError, ProjectionError, StorageError
 from refold.domain.log.envelope import NO_META, RecordedEvent
+from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import NewEvents
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
@@ -31,6 +32,7 @@ from tests.projecting.counts import Count, Counts
 from tests.trust.stores import WORD
 
 from .test_erased_rows import failed
+from .test_retention import DAY, Clock
 
 
 def summary_of_a_fork(chat: refold.ChatContext) -> None:
@@ -86,6 +88,63 @@ def test_what_was_made_of_a_context_elsewhere(make: Callable[[refold.ChatContext
         assert {one.context for one in told.contexts} == {"chat:a", "chat:b"}
         assert WORD not in repr([one.event for one in store.log.read("chat:b")])
         assert "this stays" in repr([one.event for one in store.log.read("chat:b")])
+        assert store.verify().problems == ()
+
+
+def at_the_moment_of_erasing(monkeypatch: pytest.MonkeyPatch, make: Callable[[], object]) -> None:
+    """Let another writer come when an erasure has looked through the log, before it replaces the events."""
+    erase = MemoryLog.erase
+
+    def late(log: MemoryLog, *given: Any) -> Any:
+        monkeypatch.setattr(MemoryLog, "erase", erase)
+        make()
+        return erase(log, *given)
+
+    monkeypatch.setattr(MemoryLog, "erase", late)
+
+
+@pytest.mark.parametrize("is_retention", [False, True])
+@pytest.mark.parametrize("make", WAYS, ids=lambda make: make.__name__)
+def test_what_is_made_of_a_context_at_the_moment_of_erasing(
+    make: Callable[[refold.ChatContext], None], monkeypatch: pytest.MonkeyPatch, is_retention: bool
+) -> None:
+    """The erasure looks for it once more. Where a time is over, what others add to the context itself stays."""
+    clock = Clock()
+    with refold.open(":memory:", system=clock) as store:
+        chat = store.chat("a", user="mia")
+        for text in (f"a question of {WORD}", "another question", "a third one"):
+            chat.add_message("user", text)
+        clock.time += 3 * DAY
+        at_the_moment_of_erasing(monkeypatch, lambda: make(chat))
+
+        if is_retention:
+            store.retain("mia", "1 day", user="mia", why="notice")
+            store.apply_retention(dry_run=False)
+        else:
+            store.erase(context="a", why="x", dry_run=False)
+
+        assert WORD not in repr([one.event for one in store.log.read("chat:b")])
+        assert WORD not in repr(store.log.read_events("chat:a")[:4])
+        assert store.verify().problems == ()
+
+
+def test_what_is_made_of_an_item_at_the_moment_of_erasing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves with the item, as does what is said of it."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_function_call("pay", f'{{"to": "{WORD}"}}', "c1")
+        for text in ("one", "two", "three"):
+            chat.add_message("user", text)
+
+        def make() -> None:
+            chat.approvals.change("c1", {"to": WORD, "sum": 7}, by="tom")
+            asyncio.run(chat.summarize(Teller(f"They paid {WORD}."), keep_recent_turns=1))
+
+        at_the_moment_of_erasing(monkeypatch, make)
+        store.erase(context="a", item="@2", why="x", dry_run=False)
+
+        assert WORD not in repr(store.log.read_events("chat:a"))
+        assert "three" in repr(chat.items)
         assert store.verify().problems == ()
 
 

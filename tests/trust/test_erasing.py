@@ -402,6 +402,7 @@ def test_what_a_user_says_meanwhile_is_erased(store: refold.Store, monkeypatch: 
         return erase(self, remnants, new)
 
     def complete_while_others_open(self: Selection, complete: Any = Selection.complete) -> None:
+        monkeypatch.setattr(Selection, "complete", complete)
         store.chat("c", user="mia").add_message("user", WORD)
         complete(self)
 

@@ -784,7 +784,9 @@ class ChatContext(ChatView["ChatContext"]):
         if answer.failure is None:
             await in_thread(require_unerased, other._attachment.log, erasures)
             summary = summary_message(self._system, OTHERS_SUMMARY, answer, self._system.now(), agent_id)
-            await in_thread(self._tell, source, summary, call, idempotency_key)
+            # Of another log, whose erasures are others, the texts themselves come along.
+            known = erasures if other._attachment.log is self._attachment.log else None
+            await in_thread(self._tell, source, summary, known, call, idempotency_key)
         return self
 
     async def summarize(
@@ -806,7 +808,7 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: a negative number of turns, no item is to stay, or `llm` is no model.
             DecisionRefusedError: items to be summarised were evicted, or texts were erased, while the model wrote.
         """
-        from ..erasure.looking import look, require_unerased
+        from ..erasure.looking import look
         from .summarising import model_name, prior_text, render_items, require_model
 
         self._require_writer()
@@ -823,8 +825,7 @@ class ChatContext(ChatView["ChatContext"]):
         answer = await ask_for_summary(llm, text, prior=prior_text(plan))
         self._no_summary = answer.failure
         if answer.failure is None:
-            await in_thread(require_unerased, self._attachment.log, erasures)
-            await in_thread(self._fold_away, plan, answer, model_name(llm), call, idempotency_key)
+            await in_thread(self._fold_away, plan, answer, model_name(llm), erasures, call, idempotency_key)
         return self
 
     def undo_summary(
@@ -849,7 +850,7 @@ class ChatContext(ChatView["ChatContext"]):
         return await in_thread(self._writer.repeated, call, key) is not None
 
     def _fold_away(
-        self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, call: object, key: str | None
+        self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, erasures: int, call: object, key: str | None
     ) -> None:
         from .summarising import SUMMARY, summary_message
 
@@ -859,13 +860,18 @@ class ChatContext(ChatView["ChatContext"]):
             before=plan.before,
             summary=summary_message(self._system, SUMMARY, answer, plan.created_at),
             model=model,
+            erasures=erasures,
         )
         # The command names the summarised items, so events that others appended meanwhile do no harm.
         self._record(command, call=call, idempotency_key=key, catch_up=True)
 
-    def _tell(self, other: ChatView[Any], summary: MessageAdded, call: object, key: str | None) -> None:
+    def _tell(
+        self, other: ChatView[Any], summary: MessageAdded, erasures: int | None, call: object, key: str | None
+    ) -> None:
         with seen_from(self._attachment, self._writer.place, other, key) as (side, left_key):
-            self._record(commands.TellOther(side, summary), call=call, idempotency_key=left_key, catch_up=True)
+            self._record(
+                commands.TellOther(side, summary, erasures), call=call, idempotency_key=left_key, catch_up=True
+            )
 
     def _merge(
         self,

@@ -388,7 +388,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         from ..erasure.looking import look
 
         # The configuration is copied, so that of an erased item must not be remembered.
-        look(self._attachment.log)
+        erasures = look(self._attachment.log)
         parent = self._parent()
         names = tool_names(tools)
         carried = items_of_turns(parent.state.items, recent_turns, Copying(tools=names).keeps)
@@ -396,7 +396,8 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
         forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
         call = ("fork_filtered", recent_turns, names, agent)
-        return self._begin(parent, context_id, idempotency_key, forked, call)
+        known = None if config is None else erasures
+        return self._begin(parent, context_id, idempotency_key, forked, call, erasures=known)
 
     def fork_brief(
         self,
@@ -477,9 +478,10 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         forked: Forked | Resolved[TakenItem],
         call: tuple[object, ...],
         messages: Iterable[ChatItemEvent] = (),
+        erasures: int | None = None,
     ) -> ForkedChat:
         attachment, call = self._attachment, (*call, parent.stream, self._version_asked)
-        begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)))
+        begin = Begin(forked, tuple(message for message in messages if isinstance(message, MessageAdded)), erasures)
         # Not of the present state: another thread may have changed this context meanwhile.
         base = fold(parent.state, (forked,))
         journal = begin_child(

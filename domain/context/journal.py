@@ -174,7 +174,7 @@ class Journal(FoldedStream[S]):
                 return self._transaction
         # Usually nothing is queued. An append then saves two calls and the import of the outbox.
         if self.unflushed:
-            self._wait_for_queue()
+            self._wait_for_queue(command)
         self.came_between = ()
         if open_transaction is not None:
             return self._execute_within(open_transaction, command, call, keyed, expected_version, catch_up)
@@ -269,10 +269,14 @@ class Journal(FoldedStream[S]):
                 if any_version and self._crowded:
                     return self._record_behind(command, keyed)
                 return self._decide_and_record(command, keyed, within)
-            except ConcurrencyError:
-                if strict or attempt == CATCH_UPS_MAX - 1:
+            except ConcurrencyError as error:
+                is_own = error.stream == self.place.stream
+                if (strict and is_own) or attempt == CATCH_UPS_MAX - 1:
                     self.require_known()
                     raise
+                if not is_own:
+                    # That of the erasures: texts were erased, which is refused, or something else was recorded there.
+                    continue
                 self._crowded = QUIET_APPENDS
                 self.came_between += () if any_version else self.refresh()
         raise AssertionError("the loop returns or raises")
@@ -285,10 +289,13 @@ class Journal(FoldedStream[S]):
         self._crowded = QUIET_APPENDS if self.came_between else self._crowded - 1
         return outcome
 
-    def _wait_for_queue(self) -> None:
-        """Flush if the queue is full, or if a transaction begins: queued events are recorded before it, alone."""
+    def _wait_for_queue(self, command: object) -> None:
+        """
+        Flush if the queue is full, or if a transaction or a command begins that is recorded together with something
+        else: queued events are recorded before it, alone.
+        """
         begins = self._transaction is None and self in self.unflushed and current_transaction(self.log)
-        if begins or len(self._outbox) >= PENDING_MAX:
+        if begins or _erasures_of(command) is not None or len(self._outbox) >= PENDING_MAX:
             self.flush()
 
     def _decide_and_record(
@@ -318,15 +325,17 @@ class Journal(FoldedStream[S]):
         )
         if self.gate is not None and within is None:
             self.gate.admit(new)
+        unerased = self._unerased(command)
         if within is not None or self.durability == "enqueue":
             require_sizes(events)
         if within is not None:
+            within.compare(unerased)
             return self._join(within, new, decided)
-        if self.durability == "enqueue":
+        if self.durability == "enqueue" and not unerased:
             return self._enqueue(new, decided)
         self._is_unsettled = True
         try:
-            receipt = self.log.append((new,)).result()[0]
+            receipt = self.log.append((new, *unerased)).result()[0]
         except RefoldError:
             # Either nothing was written, or the next call gets a conflict and catches up.
             self._is_unsettled = False
@@ -334,6 +343,15 @@ class Journal(FoldedStream[S]):
         if at_any_version and not receipt.replayed:
             self._catch_up_to(receipt.events[0].version)
         return self._settle(receipt, decided)
+
+    def _unerased(self, command: object) -> tuple[NewEvents, ...]:
+        """Return what goes along with a command whose text was made of others; of those, none may be erased since."""
+        erasures = _erasures_of(command)
+        if erasures is None:
+            return ()
+        from ..erasure.looking import unerased_since
+
+        return unerased_since(self.log, erasures)
 
     def _catch_up_to(self, first: int) -> None:
         """Take over what others recorded in front of an event that is recorded by now."""
@@ -543,6 +561,11 @@ def retried(attempt: Callable[[], T], *, decided_on: str | None = None) -> T:
             if error.is_ahead or error.stream == decided_on or number == CATCH_UPS_MAX - 1:
                 raise
     raise AssertionError("the loop returns or raises")
+
+
+def _erasures_of(command: object) -> int | None:
+    erasures: int | None = getattr(command, "erasures", None)
+    return erasures
 
 
 def _replayed(recorded: Sequence[RecordedEvent]) -> Outcome:

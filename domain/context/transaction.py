@@ -85,6 +85,8 @@ class Transaction:
         self.log = log
         self.idempotency_key = idempotency_key
         self._parts: dict[str, _Part] = {}
+        # Streams that get no events, and must have these versions still.
+        self._compared: dict[str, NewEvents] = {}
         # Used only with a key. `_made`: for each call's own fingerprint, the fingerprint of the call alone and the
         # number of earlier calls that recorded events in its stream. `_repeated`: the calls that are repeated, by
         # stream. `_before` and `_events`: what was recorded before under the key.
@@ -218,6 +220,11 @@ class Transaction:
             raise InvalidInputError(f"{new.stream} is written through two handles in one transaction: use one")
         part.recorded.extend(zip(new.events, new.metas, strict=True))
 
+    def compare(self, unerased: Iterable[NewEvents]) -> None:
+        """Record the transaction only if streams that get no events have the expected versions still."""
+        for one in unerased:
+            self._compared.setdefault(one.stream, one)
+
     def call_in(self, stream: str, call: object) -> Call | None:
         """
         Return a call in a stream with its fingerprints in this transaction; None if the transaction has no key.
@@ -303,7 +310,7 @@ class Transaction:
             receipts = self._receipts(parts)
         except RefoldError as error:
             self.roll_back()
-            if isinstance(error, ConcurrencyError):
+            if isinstance(error, ConcurrencyError) and error.stream in self._parts:
                 # The view may have newer events than the log, if the database went back.
                 refused = self._parts[error.stream].first
                 require_known(self.log, refused.stream, StreamEnd(refused.expected_version, refused.expected_digest))
@@ -322,7 +329,9 @@ class Transaction:
             if repeated:
                 return [Receipt((), True)] * len(parts)
         batch = [part.joined(key, whole) for part in parts]
-        return behind_gate(self.log).append(batch).result() if batch else []
+        if not batch:
+            return []
+        return behind_gate(self.log).append([*batch, *self._compared.values()]).result()[: len(batch)]
 
     def roll_back(self) -> None:
         """Make every context drop its decisions within the block."""

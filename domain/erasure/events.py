@@ -19,8 +19,8 @@ from ..context.description import RANGES_SHOWN_MAX, Change, because, counted, in
 from ..errors import InvalidInputError, first_named
 from ..ids import require_name
 from ..log.admission import StreamName, VersionName, one_of
-from ..log.envelope import Meta, TaggedEvent
-from ..log.ports import Log
+from ..log.envelope import Meta, TaggedEvent, current_meta
+from ..log.ports import Log, NewEvents
 from ..positions import Position
 from ..spans import Span
 
@@ -355,3 +355,9 @@ class Seals:
                 for erased in event.erased:
                     named.setdefault(erased.stream, []).append(erased)
         self._named = named
+
+
+def events_of_store(events: Sequence[ErasureEvent], version: int) -> NewEvents:
+    """Return events of the store as an append behind a version of them."""
+    metas = (current_meta(default_actor=None, idempotency_key=None),) * len(events)
+    return NewEvents(stream=STREAM, expected_version=version, events=tuple(events), metas=metas, root=STREAM)

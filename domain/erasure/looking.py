@@ -9,7 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from ..errors import DecisionRefusedError
-from .events import STREAM, StoreErased, decoded
+from ..log.ports import NewEvents
+from .events import STREAM, StoreErased, decoded, events_of_store
 from .forgetting import forget, log_below
 
 # By log: the version of its stream of erasures at the last look.
@@ -57,4 +58,20 @@ def require_unerased(log: object, erasures: int) -> None:
         DecisionRefusedError: something was.
     """
     if erased_since(log, erasures):
-        raise DecisionRefusedError("texts were erased while the model wrote, and its answer may have them: ask again")
+        raise DecisionRefusedError("texts were erased meanwhile, and what was made of them may have them: do it again")
+
+
+def unerased_since(log: object, erasures: int) -> tuple[NewEvents, ...]:
+    """
+    Return what goes along with an append of what was made of texts: the append fails if more is erased before it.
+
+    Raises:
+        DecisionRefusedError: something was erased since already.
+    """
+    below: Any = log_below(log)
+    if not isinstance(log_below(log), KeepsEvents):
+        # A what-if looks when its branches are kept.
+        return ()
+    version = int(below.head(STREAM))
+    require_unerased(below, erasures)
+    return (events_of_store((), version),)

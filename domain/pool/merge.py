@@ -15,12 +15,15 @@ from math import inf
 from types import EllipsisType
 from typing import Any, Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from ..arguments import require_instance
 from ..context.adopt import adopted_copy
 from ..context.children import begin_child
 from ..context.context import Attachment
 from ..context.journal import Journal
 from ..context.transaction import AsyncTransaction, current_or_new_transaction, log_within
+from ..erasure.looking import look
 from ..errors import InvalidInputError
 from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents
@@ -191,10 +194,20 @@ async def merge_into(
     if isinstance(rule, str) and rule not in RULES:
         raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
     if other.log is container.log:
-        change = await other._attachment.waiting(lambda: Merging(_settled_side(other), other.log, rule, other))
+
+        def looked() -> Merging:
+            erasures = _looked(container.log, rule)
+            return Merging(_settled_side(other), other.log, rule, other, erasures)
+
+        change = await other._attachment.waiting(looked)
         await container.change(change, expected_version, key)
         return
     await _adopt_and_merge(container, other, rule, expected_version, key)
+
+
+def _looked(log: Log, rule: ConflictRule) -> int | None:
+    """Return the version of the erasures if the rule may make something of both sides, which are read behind it."""
+    return None if isinstance(rule, str) else look(log)
 
 
 def _into_itself(container: Container[Any]) -> InvalidInputError:
@@ -217,6 +230,7 @@ async def _adopt_and_merge(
 
     def read() -> tuple[Sequence[NewEvents], Merging]:
         other.flush()
+        erasures = _looked(container.log, rule)
         copy = adopted_copy(
             other.log,
             other.stream_id,
@@ -228,7 +242,7 @@ async def _adopt_and_merge(
         if copy.stream == container.stream_id:
             # Of a copy of this log, in which it has nothing that is not here.
             raise _into_itself(container)
-        return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other)
+        return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other, erasures)
 
     copied, change = await other._attachment.waiting(read)
     if await container.repeated(change, key):
@@ -246,8 +260,11 @@ class Merging(Bringing):
     asked = (*COMING, "BEFORE_REMOVE")
     is_long = True
 
-    def __init__(self, theirs: Side, their_log: Log, rule: ConflictRule, other: Container[Any]) -> None:
+    def __init__(
+        self, theirs: Side, their_log: Log, rule: ConflictRule, other: Container[Any], erasures: int | None = None
+    ) -> None:
         self._theirs, self._log, self._rule, self._other = theirs, their_log, rule, other
+        self._erasures = erasures
         self._merge: Merge | None = None
         self._dropped: list[Held] = []
         self.call = self._as_called
@@ -267,6 +284,7 @@ class Merging(Bringing):
             name = self._rule if isinstance(self._rule, str) else "function"
             refs, decide = self._refs_at(container, base), self._decision(container, ours)
             merge = merged_pool(ours, self._theirs, base, refs, name, decide, container.added_event)
+            merge = replace(merge, erasures=self._erasures if merge.made else None)
         self._merge, self._came = merge, [*merge.taken, *(Held(Ref(0), made) for made in merge.made)]
         self._dropped = [held for held in state.items.values() if held.ref in merge.dropped]
         return merge

@@ -63,7 +63,7 @@ class Clear(msgspec.Struct, frozen=True):
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
     """
     Add the items of another container and drop those that it removed. `conflicts` were resolved; `made` are items that
-    a function returned for both sides.
+    a function returned for both sides, of texts that were read at this version of the `erasures` (`erasure.looking`).
     """
 
     source: str
@@ -73,6 +73,7 @@ class Merge(msgspec.Struct, frozen=True, kw_only=True):
     dropped: tuple[Ref, ...] = ()
     conflicts: tuple[pool.PoolConflictResolved, ...] = ()
     made: tuple[pool.AddedEvent, ...] = ()
+    erasures: int | None = None
 
 
 class ChangeSettings(msgspec.Struct, frozen=True):

@@ -104,19 +104,25 @@ class RequestPortrait(msgspec.Struct, frozen=True):
 
 
 class WritePortrait(msgspec.Struct, frozen=True):
-    """Record a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`."""
+    """
+    Record a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`.
+
+    `erasures` is the version of the erasures (`erasure.looking`) at which the texts were read of which it was made.
+    """
 
     node: Ref
     description: str
     model: str | None = None
     made_at: float | None = None
+    erasures: int | None = None
 
 
 class FailPortrait(msgspec.Struct, frozen=True):
-    """Record that a model gave no description of a vertex."""
+    """Record that a model gave no description of a vertex; `erasures` as for `WritePortrait`."""
 
     node: Ref
     error: str
+    erasures: int | None = None
 
 
 class Step(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from ..context.context import Attachment, Context
 from ..context.folded_stream import Durability, Place
 from ..context.journal import OPENING, Journal
 from ..context.transaction import current_transaction, log_within
-from ..errors import ConcurrencyError, InvalidInputError, StorageClosedError, StorageError
+from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, StorageClosedError, StorageError
 from ..ids import split_stream_id
 from ..log.envelope import acting
 from ..log.ports import Log, NewEvents
@@ -595,13 +595,20 @@ class Run(Context[RunState]):
             if question is None:
                 return
             answer = await asking.answer(question)
-            if await in_daemon_thread(erased_since, self._journal.log, erasures):
+            command: commands.WritePortrait | commands.FailPortrait
+            if answer.failure is None:
+                command = commands.WritePortrait(ref, answer.text, asking.model, erasures=erasures)
+            else:
+                command = commands.FailPortrait(ref, answer.failure, erasures)
+            try:
+                await self._recorded(command)
+            except DecisionRefusedError:
+                if not await in_daemon_thread(erased_since, self._journal.log, erasures):
+                    raise
                 # The answer may have a text that was erased: what is left of the node is asked for.
                 continue
             if answer.failure is None:
-                await self._recorded(commands.WritePortrait(ref, answer.text, asking.model))
                 return
-            await self._recorded(commands.FailPortrait(ref, answer.failure))
 
     def _question(self, ref: Ref) -> str | None:
         graph = self._graph

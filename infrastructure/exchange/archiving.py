@@ -24,7 +24,15 @@ from ...domain.canonical import require_unicode
 from ...domain.chat.events import ARCHIVED_TEXT
 from ...domain.clock import DAY_MICROSECONDS, System
 from ...domain.context.transaction import require_no_transaction
-from ...domain.erasure.events import STREAM, Archive, StoreErased, StoreUnarchived, erased_events, seal_of
+from ...domain.erasure.events import (
+    STREAM,
+    Archive,
+    StoreErased,
+    StoreUnarchived,
+    erased_events,
+    events_of_store,
+    seal_of,
+)
 from ...domain.erasure.skeleton import Mask
 from ...domain.errors import (
     ConcurrencyError,
@@ -43,7 +51,7 @@ from ..databases import stored_log
 from ..files import OWNER
 from ..log.codec import CODEC
 from ..projecting.runner import ProjectionRunner
-from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, events_of_store, require_reason
+from ..trust.erasing import ATTEMPTS_MAX, ErasedContext, Eraser, contexts_of, require_reason
 from ..trust.retention import Time, days_of
 from ..trust.selection import Sealed, Selection
 from .backup import reading_stored, stored_payload

@@ -13,7 +13,7 @@ import msgspec
 
 from ...domain.arguments import require_functions, require_path
 from ...domain.erasure.events import STREAM as ERASURES
-from ...domain.erasure.events import Erasures, StoreErased, fold
+from ...domain.erasure.events import Erasures, StoreErased, events_of_store, fold
 from ...domain.errors import ConcurrencyError, DamagedError, InvalidInputError
 from ...domain.ids import split_stream_id, stream_id
 from ...domain.kinds import KINDS
@@ -22,7 +22,6 @@ from ...domain.log.envelope import encode_payload, require_payload_size
 from ...domain.log.ports import LiveLog, NewEvents
 from ..context_streams import named_versions, root_of
 from ..log.codec import tag_of
-from ..trust.erasing import events_of_store
 from .event_files import EventLine, Progress, ReadLine, event_lines
 from .rehearsal import rehearse
 

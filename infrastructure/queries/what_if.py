@@ -18,6 +18,7 @@ from ...domain.context.folded_stream import Place
 from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
 from ...domain.erasure.events import STREAM as ERASURES
+from ...domain.erasure.events import events_of_store
 from ...domain.erasure.looking import erased_since, look
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError
 from ...domain.ids import stream_id
@@ -27,7 +28,6 @@ from ...domain.log.ports import LiveLog, NewEvents
 from ...domain.pool.pool import ContextPool
 from ...domain.pool.queue import ContextQueue
 from ..context_streams import first_event, named_versions, root_of
-from ..trust.erasing import events_of_store
 from .cuts import Cut
 
 

@@ -36,6 +36,7 @@ from ...domain.erasure.events import (
     contexts_owned,
     decide,
     erased_events,
+    events_of_store,
     fold,
     subject_hash,
 )
@@ -52,7 +53,7 @@ from ...domain.errors import (
 )
 from ...domain.ids import encoded_id, split_stream_id, stream_id
 from ...domain.log.envelope import acting, acting_actor, current_meta
-from ...domain.log.ports import LiveLog, NewEvents
+from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from ...domain.trajectory.identity import run_id_of
 from ...projections.catalogue import CATALOGUE
@@ -434,12 +435,6 @@ def require_reason(why: str) -> None:
     """
     if not require_unicode(why, "why").strip():
         raise InvalidInputError("say why: the reason is recorded, so name no person in it")
-
-
-def events_of_store(events: Sequence[ErasureEvent], version: int) -> NewEvents:
-    """Return events of the store as an append behind a version of them."""
-    metas = (current_meta(default_actor=None, idempotency_key=None),) * len(events)
-    return NewEvents(stream=STREAM, expected_version=version, events=tuple(events), metas=metas, root=STREAM)
 
 
 def contexts_of(streams: Iterable[str]) -> tuple[ErasedContext, ...]:

@@ -21,7 +21,7 @@ from msgspec import msgpack
 from msgspec.structs import replace
 
 import refold
-from refold.domain.erasure.events import STREAM, ErasureFinished, StoreErased
+from refold.domain.erasure.events import STREAM, ErasureFinished, StoreErased, events_of_store
 from refold.domain.erasure.skeleton import ERASED, Mask
 from refold.domain.errors import ConcurrencyError, DamagedError, HeldError, InvalidInputError, NotFoundError
 from refold.domain.formats.responses import source_shape
@@ -32,7 +32,7 @@ from refold.domain.positions import BEGINNING
 from refold.infrastructure.exchange.export import export_events
 from refold.infrastructure.exchange.import_events import take_in_events
 from refold.infrastructure.log import background
-from refold.infrastructure.trust.erasing import Eraser, events_of_store
+from refold.infrastructure.trust.erasing import Eraser
 from refold.infrastructure.trust.receipts import HASH_BYTES
 from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller

@@ -327,10 +327,10 @@ def test_what_a_model_makes_of_texts_that_are_erased_meanwhile(tmp_path: Path, m
         def model() -> Teller:
             return Teller(f"They spoke of {WORD}.", meanwhile=erases)
 
-        with pytest.raises(DecisionRefusedError, match="texts were erased while the model wrote"):
+        with pytest.raises(DecisionRefusedError, match="texts were erased meanwhile"):
             asyncio.run(chat.summarize(model(), keep_recent_turns=1))
         chat.add_message("user", f"once more {WORD}")
-        with pytest.raises(DecisionRefusedError, match="texts were erased while the model wrote"):
+        with pytest.raises(DecisionRefusedError, match="texts were erased meanwhile"):
             asyncio.run(other.merge_with_summary(chat, llm=model()))
         chat.add_message("user", f"at last {WORD}")
         run = store.run("mia", "s", 0)

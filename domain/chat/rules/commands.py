@@ -25,10 +25,14 @@ class Open(msgspec.Struct, frozen=True):
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Create the context as a fork, with its own messages if it has some."""
+    """
+    Create the context as a fork, with its own messages if it has some. `erasures`, here and in other commands with a
+    text that was made of others, is the version of the erasures (`erasure.looking`) at which those were read.
+    """
 
     forked: Forked | Resolved[TakenItem]
     messages: tuple[MessageAdded, ...] = ()
+    erasures: int | None = None
 
 
 class AddItems(msgspec.Struct, frozen=True):
@@ -164,6 +168,7 @@ class Summarize(msgspec.Struct, frozen=True):
     before: str
     summary: MessageAdded
     model: str | None = None
+    erasures: int | None = None
 
 
 class UndoSummary(msgspec.Struct, frozen=True):
@@ -206,6 +211,7 @@ class TellOther(msgspec.Struct, frozen=True):
 
     other: OtherSide
     summary: MessageAdded
+    erasures: int | None = None
 
 
 ChatCommand = (

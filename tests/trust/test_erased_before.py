@@ -1,0 +1,174 @@
+"""What is made of texts is not recorded behind their erasure, also if that comes at the moment of the append."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+import refold
+from refold.domain.errors import ConcurrencyError, DecisionRefusedError
+from refold.domain.log.ports import NewEvents
+from refold.domain.positions import BEGINNING
+from refold.domain.trajectory import run as running
+from tests.contract.chat_checking import Teller
+
+from .stores import KINDS, WORD, places
+
+Meanwhile = Callable[[], object]
+
+
+def summary(store: refold.Store, meanwhile: Meanwhile) -> None:
+    """Summarise a context."""
+    asyncio.run(store.chat("a").summarize(Teller(f"About {WORD}.", meanwhile=meanwhile), keep_recent_turns=1))
+
+
+def summary_of_another(store: refold.Store, meanwhile: Meanwhile) -> None:
+    """Tell one context what another one came to."""
+    model = Teller(f"About {WORD}.", meanwhile=meanwhile)
+    asyncio.run(store.chat("b").merge_with_summary(store.chat("a"), llm=model))
+
+
+def filtered_fork(store: refold.Store, meanwhile: Meanwhile) -> None:
+    """Fork without the item that set the instructions."""
+    chat = store.chat("a")
+    chat.add_message("user", "at last?")
+    meanwhile()
+    chat.fork_filtered(1, context_id="c")
+
+
+def merge_of_pools(store: refold.Store, meanwhile: Meanwhile) -> None:
+    """Let a rule make one item of two."""
+
+    def rule(_: str, here: Any, there: Any) -> refold.PoolItem[Any]:
+        meanwhile()
+        return refold.PoolItem(f"{here.content} and {there.content}", "d", "i1")
+
+    asyncio.run(store.pool("p").merge(store.pool("p-2"), rule=rule))
+
+
+MADE = (summary, summary_of_another, filtered_fork, merge_of_pools)
+
+
+async def filled(store: refold.Store) -> None:
+    """Fill a store with texts of which something can be made."""
+    chat = store.chat("a")
+    chat.add_config_update(instructions=f"Speak of {WORD}.")
+    for text in (WORD, "and then?", "and now?"):
+        chat.add_message("user", text)
+    ours, theirs = store.pool("p"), store.pool("p").branch("p-2")
+    await ours.add(refold.PoolItem("ours", "d", "i1"))
+    await theirs.add(refold.PoolItem(WORD, "d", "i1"))
+
+
+@pytest.fixture(params=KINDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Store]:
+    """A store of each kind with texts of which something can be made."""
+    for place in places(request, tmp_path):
+        with place.open() as opened:
+            asyncio.run(filled(opened))
+            yield opened
+
+
+def before_the_append(store: refold.Store, monkeypatch: pytest.MonkeyPatch, do: Meanwhile) -> Meanwhile:
+    """Return a function after which the next append is preceded by something that others do."""
+    append = store.log.append
+
+    def crossed(batch: Sequence[NewEvents], **options: Any) -> Any:
+        monkeypatch.setattr(store.log, "append", append)
+        do()
+        return append(batch, **options)
+
+    return lambda: monkeypatch.setattr(store.log, "append", crossed)
+
+
+def erase_all(store: refold.Store) -> None:
+    """Erase the texts."""
+    for name in ("a", "p-2"):
+        store.erase(context=name, why="asked", dry_run=False)
+
+
+def seen(store: refold.Store) -> str:
+    """Return all that is recorded."""
+    return repr(store.log.read_all(after=BEGINNING, limit=1_000).events)
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_what_is_made_of_texts_that_are_erased_at_its_append(
+    store: refold.Store, make: Callable[[refold.Store, Meanwhile], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused, and nothing of it is recorded."""
+    with pytest.raises(DecisionRefusedError, match="texts were erased meanwhile"):
+        make(store, before_the_append(store, monkeypatch, lambda: erase_all(store)))
+
+    assert WORD not in seen(store)
+    assert store.verify().problems == ()
+
+
+@pytest.mark.parametrize("make", MADE)
+def test_what_is_made_while_something_else_is_said_of_the_store(
+    store: refold.Store, make: Callable[[refold.Store, Meanwhile], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is recorded: nothing was erased."""
+    make(store, before_the_append(store, monkeypatch, lambda: store.hold("a", why="case 12")))
+
+    assert seen(store).count(WORD) > 3
+    assert store.holds()
+
+
+@pytest.mark.parametrize("durability", ["commit", "enqueue"])
+@pytest.mark.parametrize("within", [False, True])
+def test_a_summary_in_a_transaction_or_behind_queued_events(
+    durability: Literal["commit", "enqueue"], within: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are refused as well, and what was queued before is recorded."""
+    with refold.open(":memory:", durability=durability) as store:
+        asyncio.run(filled(store))
+        chat = store.chat("a")
+        chat.add_message("user", "queued")
+
+        async def told() -> None:
+            summarised = chat.summarize(Teller(f"About {WORD}.", meanwhile=arm), keep_recent_turns=1)
+            if not within:
+                await summarised
+                return
+            with store.transaction():
+                await summarised
+                arm()
+
+        arm = before_the_append(store, monkeypatch, lambda: erase_all(store))
+        with pytest.raises((DecisionRefusedError, ConcurrencyError), match="erase"):
+            asyncio.run(told())
+
+        assert WORD not in seen(store)
+        assert [chat.version, len(chat.items)] == [6, 5]
+        assert store.verify().problems == ()
+
+
+def test_a_portrait_of_texts_that_are_erased_at_its_append(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is left of the node is asked for."""
+    monkeypatch.setattr(running, "FIRST_PAUSE_SECONDS", 0)
+    with refold.open(":memory:") as store:
+        run = store.run("mia", "s", 0)
+        asked = run.register_query(WORD)
+        read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
+        run.register_node("Table", "", [read], label="t", path="/t")
+        erases = before_the_append(
+            store, monkeypatch, lambda: store.erase(context=run.stream_id, item=asked, why="asked", dry_run=False)
+        )
+        answers = iter([(erases, WORD), (lambda: None, "nothing of it")])
+
+        def answer(_: str) -> str:
+            before, text = next(answers)
+            before()
+            return text
+
+        run.portray_with(answer)
+        run.profiling()
+        asyncio.run(run.wait_portraits(5))
+
+        assert run.node("Table(t)").description == "nothing of it"
+        assert WORD not in seen(store)

@@ -9,7 +9,7 @@ is for those who may do everything ("admin").
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from ...domain.errors import NotFoundError
 from ...domain.kinds import KINDS
 from ...domain.log.gate import Action, Gate
 from ...domain.trajectory.identity import RunId
+from ...projections.lineage import LINEAGE
 from ..context_streams import context_named
 from ..queries.search import searched_in
 from ..store import Store
@@ -28,10 +29,33 @@ EVERYTHING: list[str | None] = [None]
 
 
 class Question(NamedTuple):
-    """A method of the store that is asked for: the action, and the contexts that the call is about."""
+    """
+    A method of the store that is asked for: the action, and the contexts that the call is about.
+
+    With `shows_taken` it is asked for those from which these took something, too, as a fork does from its parent.
+    """
 
     action: Action
     contexts: Contexts = lambda store, given: EVERYTHING
+    shows_taken: bool = False
+
+    def asked_for(self, store: Store, given: Arguments) -> Iterator[tuple[Action, str | None]]:
+        """Yield what must be allowed for a call; what depends on rows comes behind the rest."""
+        named = self.contexts(store, given)
+        yield from ((self.action, context) for context in named)
+        if self.shows_taken:
+            sources = _taken_from(store, [context for context in named if context is not None])
+            yield from ((self.action, context) for context in sources)
+
+
+def _taken_from(store: Store, contexts: Sequence[str]) -> list[str]:
+    """Return the contexts from which these took something, and those from which they did."""
+    new, found = set(contexts), set[str]()
+    while new:
+        found |= new
+        edges = store._runner.rows_under([LINEAGE], [f"{context}@" for context in sorted(new)])
+        new = {edge.source for edge in edges} - found
+    return sorted(found - {*contexts})
 
 
 def _context_in(argument: str, kinds: tuple[str, ...] = KINDS) -> Contexts:
@@ -84,7 +108,7 @@ QUESTIONS: dict[str, Question] = {
     "contexts": Question("search"),
     "find_contexts": Question("search"),
     "lineage": Question("search", _context_in("context")),
-    "search": Question("search", _searched),
+    "search": Question("search", _searched, shows_taken=True),
     "usage": Question("search", _context_in("context")),
     "rollup": Question("search"),
     "rows": Question("search"),
@@ -93,14 +117,14 @@ QUESTIONS: dict[str, Question] = {
     "diff": Question("search"),
     "saved_states": Question("read", _chat),
     "validity": Question("read", _context_in("context_id", ("chat",))),
-    "entries": Question("read", _context_in("context", ("queue", "pool"))),
+    "entries": Question("read", _context_in("context", ("queue", "pool")), shows_taken=True),
     "run_nodes": Question("read", _run),
     "run_edges": Question("read", _run),
     "run_graph": Question("read", _run),
     "subscribe": Question("read", _subscribed),
-    "audit": Question("audit", _subject),
-    "audit_node": Question("audit", _run),
-    "why_gone": Question("audit", _context_in("context")),
+    "audit": Question("audit", _subject, shows_taken=True),
+    "audit_node": Question("audit", _run, shows_taken=True),
+    "why_gone": Question("audit", _context_in("context"), shows_taken=True),
     "prove": Question("audit", lambda store, given: [str(given["event"]).rpartition("@")[0]]),
 }
 # The reasons why these are not asked for by their names.
@@ -145,8 +169,8 @@ class GatedStore(Store):
                 if isinstance(given.get("contexts"), Iterator):
                     # It can be gone through once, and the call needs it, too.
                     given["contexts"] = [*given["contexts"]]
-                for context in question.contexts(self, given):
-                    gate.ask(question.action, context)
+                for action, context in question.asked_for(self, given):
+                    gate.ask(action, context)
                 args, options = bound.args, bound.kwargs
             with gate.inside():
                 return found(*args, **options)

@@ -14,6 +14,7 @@ from refold.domain.log.gate import ACTIONS, action_of
 from refold.domain.log.log_over import GatedLog, _GatedPages
 from refold.domain.log.ports import NewEvents, Range
 from refold.domain.moments import MomentNamed
+from refold.domain.pool.items import ContextItem as PoolItem
 from refold.domain.positions import BEGINNING
 
 from .policy import Policy, filled, recorder_of
@@ -72,7 +73,9 @@ def test_the_same_is_asked_on_every_database(location: str) -> None:
         ("ann", "read", "chat:b"),
         ("ann", "merge", "chat:a"),
         ("ann", "search", "chat:a"),
+        ("ann", "search", "chat:b"),
         ("ann", "audit", "chat:a"),
+        ("ann", "audit", "chat:b"),
         ("ann", "admin", None),
     ]
 
@@ -183,6 +186,41 @@ def test_items_of_other_contexts_are_read(location: str) -> None:
         with pytest.raises(NotAllowedError, match="read chat:b"):
             store.chat("b").fork("c")
         assert store.log.head("chat:c") == 0
+
+
+def test_a_question_about_a_context_is_asked_for_those_that_it_took_from(location: str) -> None:
+    """A fork, a branch, or the receiver of a merge tells of no text of a context that may not be read."""
+    hidden = {"chat:b", "pool:b"}
+    with refold.open(location, allow=lambda actor, action, context: actor == "ann" or context not in hidden) as store:
+        with refold.acting(actor="ann"):
+            asyncio.run(_taken_from_b(store))
+        for name in ("chat:fork", "chat:fork of it", "chat:filtered", "chat:brief", "chat:merged", "pool:branch"):
+            for ask in (
+                lambda name=name: store.search("secret", context=name),
+                lambda name=name: store.why_gone(name, "gone"),
+                lambda name=name: store.audit(name),
+            ):
+                with pytest.raises(NotAllowedError, match=r"(search|audit) (chat|pool):b:"):
+                    ask()
+        with pytest.raises(NotAllowedError, match="read pool:b:"):
+            store.entries("branch")
+        assert store.audit("chat:alone")
+
+
+async def _taken_from_b(store: refold.Store) -> None:
+    source = store.chat("b")
+    for item_id in ("m1", "gone"):
+        source.add_message("user", "secret", message_id=item_id)
+    source.evict(["gone"], reason="secret")
+    source.fork("fork").fork("fork of it")
+    source.fork_filtered(1, context_id="filtered")
+    source.fork_brief("be brief", context_id="brief")
+    await store.chat("merged").merge(source)
+    store.chat("alone").add_message("user", "hello")
+    pool = store.pool("b")
+    await pool.add(PoolItem(content="secret", description="d", id="gone"))
+    await pool.remove("gone")
+    pool.branch("branch")
 
 
 def test_a_round_that_goes_back_over_another_reads_it(location: str) -> None:

@@ -385,19 +385,22 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         Raises:
             InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
         """
-        from ..erasure.looking import look
+        from ..erasure.looking import made_unerased
 
-        # The configuration is copied, so that of an erased item must not be remembered.
-        erasures = look(self._attachment.log)
-        parent = self._parent()
-        names = tool_names(tools)
-        carried = items_of_turns(parent.state.items, recent_turns, Copying(tools=names).keeps)
-        system = self._attachment.system
-        config = carried_config(parent.state.items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
-        forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
+        names, system = tool_names(tools), self._attachment.system
         call = ("fork_filtered", recent_turns, names, agent)
-        known = None if config is None else erasures
-        return self._begin(parent, context_id, idempotency_key, forked, call, erasures=known)
+
+        def begun(erasures: int) -> ForkedChat:
+            parent = self._parent()
+            items = parent.state.items
+            carried = items_of_turns(items, recent_turns, Copying(tools=names).keeps)
+            config = carried_config(items, carried, item_id=system.new_id("cfgupd_"), created_at=system.now())
+            forked = forked_from(parent, how="filtered", agent=agent, carried=carried, config=config)
+            known = None if config is None else erasures
+            return self._begin(parent, context_id, idempotency_key, forked, call, erasures=known)
+
+        # The configuration is copied, so that of an erased item must not be recorded.
+        return made_unerased(self._attachment.log, begun)
 
     def fork_brief(
         self,

@@ -310,7 +310,10 @@ class Transaction:
             receipts = self._receipts(parts)
         except RefoldError as error:
             self.roll_back()
-            if isinstance(error, ConcurrencyError) and error.stream in self._parts:
+            if isinstance(error, ConcurrencyError) and (compared := self._compared.get(error.stream)) is not None:
+                expected, remedy = compared.expected_version, "make the transaction again"
+                raise ConcurrencyError(error.stream, expected=expected, actual=error.actual, remedy=remedy) from error
+            if isinstance(error, ConcurrencyError):
                 # The view may have newer events than the log, if the database went back.
                 refused = self._parts[error.stream].first
                 require_known(self.log, refused.stream, StreamEnd(refused.expected_version, refused.expected_digest))

@@ -5,7 +5,8 @@ texts meanwhile, as a summary, is recorded.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from ..errors import DecisionRefusedError
@@ -13,6 +14,7 @@ from ..log.ports import NewEvents
 from .events import STREAM, StoreErased, decoded, events_of_store
 from .forgetting import forget, log_below
 
+T = TypeVar("T")
 # By log: the version of its stream of erasures at the last look.
 _LOOKED_AT: WeakKeyDictionary[object, int] = WeakKeyDictionary()
 
@@ -75,3 +77,14 @@ def unerased_since(log: object, erasures: int) -> tuple[NewEvents, ...]:
     version = int(below.head(STREAM))
     require_unerased(below, erasures)
     return (events_of_store((), version),)
+
+
+def made_unerased(log: object, make: Callable[[int], T]) -> T:
+    """Return what `make` makes of texts, given the version of the erasures at which it reads them; again behind one."""
+    while True:
+        erasures = look(log)
+        try:
+            return make(erasures)
+        except DecisionRefusedError:
+            if not erased_since(log, erasures):
+                raise

@@ -60,11 +60,16 @@ class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModifyNode(msgspec.Struct, frozen=True):
-    """Change attributes of a node; `made_at` is the time of the change, if it is not now."""
+    """
+    Change attributes of a node; `made_at` is the time of the change, if it is not now.
+
+    `erasures` is the version of the erasures (`erasure.looking`) at which the texts were read that the event has.
+    """
 
     name: str
     changes: Mapping[str, Any]
     made_at: float | None = None
+    erasures: int | None = None
 
 
 class RemoveNode(msgspec.Struct, frozen=True):
@@ -105,9 +110,8 @@ class RequestPortrait(msgspec.Struct, frozen=True):
 
 class WritePortrait(msgspec.Struct, frozen=True):
     """
-    Record a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`.
-
-    `erasures` is the version of the erasures (`erasure.looking`) at which the texts were read of which it was made.
+    Record a model's answer as the description of a vertex, if that is still empty; `made_at` and `erasures` as for
+    `ModifyNode`.
     """
 
     node: Ref
@@ -118,7 +122,7 @@ class WritePortrait(msgspec.Struct, frozen=True):
 
 
 class FailPortrait(msgspec.Struct, frozen=True):
-    """Record that a model gave no description of a vertex; `erasures` as for `WritePortrait`."""
+    """Record that a model gave no description of a vertex; `erasures` as for `ModifyNode`."""
 
     node: Ref
     error: str

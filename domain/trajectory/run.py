@@ -10,6 +10,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..arguments import require_whole
 from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..concurrency.semaphore import Semaphore
@@ -243,13 +245,17 @@ class Run(Context[RunState]):
         """
         if not isinstance(changes, Mapping):
             raise InvalidInputError(f"the changes are {changes!r}: give a dict of attributes and their values")
-        from ..erasure.looking import look
+        from ..erasure.looking import made_unerased
 
-        command = commands.ModifyNode(graph_node_label, dict(changes))
-        # The event has the old values: those of an erased node must not be remembered.
-        look(self._journal.log)
-        self._warn_of_types(command)
-        self._record(command, expected_version, idempotency_key, catch_up=False)
+        call = commands.ModifyNode(graph_node_label, dict(changes))
+
+        def modify(erasures: int) -> None:
+            self._warn_of_types(call)
+            command = replace(call, erasures=erasures)
+            self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
+
+        # The event has the old values: those of an erased node must not be recorded.
+        made_unerased(self._journal.log, modify)
 
     def _warn_of_types(self, command: commands.ModifyNode) -> None:
         """Log a warning for each value that gets another type, which is allowed."""

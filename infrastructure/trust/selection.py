@@ -249,6 +249,9 @@ class Selection:
         if about is not None and self.has(about.stream or stream, about.version):
             # It adds to an item, or has what an attribute of a node was.
             return True
+        if getattr(event, "reason", None) and self._names_erased(stream, getattr(event, "items", ())):
+            # A text about the items that it names, as of an eviction.
+            return True
         match event:
             case chat.Summarized(folded=folded):
                 return self._names_erased(stream, folded)

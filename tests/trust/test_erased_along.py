@@ -228,6 +228,29 @@ def test_a_name_that_stays_is_said() -> None:
         assert "the user's name in 6 events, in names or in texts of others" in done.unreached
 
 
+def test_the_reason_why_an_item_left_leaves_with_it() -> None:
+    """In its own context and in a fork; that of others stays."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        for item_id in ("m1", "m2", "m3"):
+            chat.add_message("user", f"about {WORD}" if item_id == "m1" else "hello", message_id=item_id)
+        fork = chat.fork("b")
+        fork.pin(["m1", "m2"], reason=f"{WORD} matters")
+        chat.evict(["m1"], reason=f"{WORD} is no matter")
+        chat.evict(["m3"], reason="too long")
+        scope = store.memory().scope("s")
+        scope.put(MemoryRecord(scope="s", key="k", value=WORD))
+        scope.forget("k", reason=f"{WORD} moved")
+
+        store.erase(context="a", item="m1", why="x", dry_run=False)
+        store.erase(context="memory:s", item="k", why="x", dry_run=False)
+
+        assert WORD not in repr(store.log.read_all(after=BEGINNING, limit=100).events)
+        assert store.why_gone("a", "m3").reason == "too long"
+        assert store.why_gone("a", "m1").state == "gone"
+        assert store.verify().problems == ()
+
+
 def test_a_changed_call_leaves_with_the_call() -> None:
     """Where one item is erased, the call with other arguments that took its place is, too."""
     with refold.open(":memory:") as store:

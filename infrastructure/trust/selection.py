@@ -89,6 +89,9 @@ class Selection:
         self._texts: set[bytes] | None = None
         # Items to come, by stream, and by version or id: an earlier event says what they are made from.
         self._made: set[tuple[str, int | str]] = set()
+        # The runs and names of erased nodes, and the earlier rounds of each run, whose nodes it may meet again.
+        self._nodes: set[tuple[str, str]] = set()
+        self._rounds: dict[str, set[str]] = {}
         # The log was looked through up to here.
         self._moment = BEGINNING
         self._name = (mask.user or "").lower().encode()
@@ -194,7 +197,13 @@ class Selection:
     def _look(self, recorded: RecordedEvent, texts: set[bytes]) -> None:
         stream, version, event = recorded.stream, recorded.version, recorded.event
         # The events of erasures have the seals by which all others are read, so nothing in them changes.
-        if stream == STREAM or isinstance(event, Undecodable) or self.has(stream, version):
+        if stream == STREAM or isinstance(event, Undecodable):
+            return
+        if isinstance(event, run.RoundsRestored):
+            self._rounds[stream] = {one.stream for one in event.rounds}
+        if self.has(stream, version):
+            if isinstance(event, run.NodeEvent):
+                self._nodes.add((stream, _name_of(event)))
             return
         user = self.mask.user
         if user is not None and getattr(event, "user", None) == user:
@@ -259,6 +268,10 @@ class Selection:
                 return self._names_erased(stream, replaced)
             case chat.Forked(config=config, lineage=lineage) if config is not None:
                 return any(one.stream in self.whole or one.stream in self.versions for one in lineage)
+            case run.NodeRegistered():
+                # A node that is met again has what it had.
+                name = _name_of(event)
+                return any((one, name) in self._nodes for one in (stream, *self._rounds.get(stream, ())))
         return False
 
     def _names_erased(self, stream: str, spans: Iterable[Span]) -> bool:
@@ -401,8 +414,12 @@ def _names(event: Any) -> Sequence[str | None]:
         case WindowItemEvent(key=key) | MemoryRemembered(key=key):
             return (key,)
         case run.NodeEvent(label=label):
-            return (label, node_name(run.type_of(event), label))
+            return (label, _name_of(event))
     return ()
+
+
+def _name_of(event: run.NodeEvent) -> str:
+    return node_name(run.type_of(event), event.label)
 
 
 def is_folded(projection: Projection, one: Sealed) -> bool:

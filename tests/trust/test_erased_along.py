@@ -169,6 +169,29 @@ def test_what_a_later_round_says_of_a_node(item: str | None) -> None:
         assert store.verify().problems == ()
 
 
+@pytest.mark.parametrize("item", [None, "Table(t)", "@4"])
+def test_a_node_that_is_met_again(item: str | None) -> None:
+    """It has the attributes that it had, in the same round and in later ones; another node of the later round stays."""
+    with refold.open(":memory:") as store:
+        first = store.run("mia", "s", 0)
+        for number in range(3):
+            run = store.run("mia", "s", number)
+            asked = run.register_query("which?")
+            read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
+            for _ in range(2):
+                new = {} if number else {"path": f"/{WORD}"}
+                run.register_node("Table", "" if number else WORD, [read], label="t", **new)
+            run.register_node("Table", "this stays", [read], label=f"another{number}", path="/t")
+        assert repr(store.log.read_all(after=BEGINNING, limit=100).events).count(WORD) > 6
+
+        store.erase(context=first.stream_id, item=item, why="x", dry_run=False)
+
+        events = repr(store.log.read_all(after=BEGINNING, limit=100).events)
+        assert WORD not in events
+        assert events.count("this stays") == (3 if item else 2)
+        assert store.verify().problems == ()
+
+
 def test_an_item_that_a_merge_of_pools_made_of_two() -> None:
     """It leaves with either of them; an item that is added later under its id stays."""
     with refold.open(":memory:") as store:

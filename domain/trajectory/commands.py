@@ -34,7 +34,7 @@ class RegisterQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Register a node with edges from other nodes; see `Run.register_node`."""
+    """Register a node with edges from other nodes; see `Run.register_node`. `erasures` as for `ModifyNode`."""
 
     type: str
     description: str
@@ -45,6 +45,7 @@ class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None
     add_pointer: bool = False
     remove_pointers: bool = False
+    erasures: int | None = None
 
 
 class ImportNode(msgspec.Struct, frozen=True, kw_only=True):

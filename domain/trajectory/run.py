@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -215,7 +215,23 @@ class Run(Context[RunState]):
             add_pointer=add_pt,
             remove_pointers=remove_pt,
         )
-        return self._register(command, expected_version, idempotency_key)
+        if not self._meets_again(node_type, label):
+            return self._register(command, expected_version, idempotency_key)
+        from ..erasure.looking import made_unerased
+
+        # It keeps what it had: of an erased node that must not be recorded.
+        return made_unerased(
+            self._journal.log,
+            lambda erasures: self._register(replace(command, erasures=erasures), expected_version, idempotency_key),
+        )
+
+    def _meets_again(self, node_type: object, label: object) -> bool:
+        if not (isinstance(node_type, str) and node_type in DATA and isinstance(label, str)):
+            return False
+        gate = self._journal.gate
+        # Who may add a node may not read whether it is there.
+        with nullcontext() if gate is None else gate.inside():
+            return node_name(node_type, label) in self
 
     def _register(
         self,
@@ -224,7 +240,7 @@ class Run(Context[RunState]):
         idempotency_key: str | None,
     ) -> str:
         # A repeated call has another time, but it is the same call.
-        call = Without(command, "created_at")
+        call = Without(command, "created_at", "erasures")
         events = self._record(command, expected_version, idempotency_key, catch_up=True, call=call).events
         event = next(event for event in events if isinstance(event, NodeEvent))
         return node_name(type_of(event), event.label)

@@ -179,7 +179,7 @@ def test_a_node_that_is_met_again(item: str | None) -> None:
             asked = run.register_query("which?")
             read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
             for _ in range(2):
-                new = {} if number else {"path": f"/{WORD}"}
+                new: dict[str, Any] = {} if number else {"path": f"/{WORD}"}
                 run.register_node("Table", "" if number else WORD, [read], label="t", **new)
             run.register_node("Table", "this stays", [read], label=f"another{number}", path="/t")
         assert repr(store.log.read_all(after=BEGINNING, limit=100).events).count(WORD) > 6

@@ -58,7 +58,14 @@ def changed_node(store: refold.Store, meanwhile: Meanwhile) -> None:
     run.modify_node("Query(query00000)", {"query": "another question"})
 
 
-MADE = (summary, summary_of_another, filtered_fork, merge_of_pools, changed_node)
+def node_met_again(store: refold.Store, meanwhile: Meanwhile) -> None:
+    """Register data under its label once more: it keeps what it had."""
+    run = store.run("mia", "s", 0)
+    meanwhile()
+    run.register_node("Table", "", run.nodes("Action"), label="t")
+
+
+MADE = (summary, summary_of_another, filtered_fork, merge_of_pools, changed_node, node_met_again)
 
 
 async def filled(store: refold.Store) -> None:
@@ -70,7 +77,10 @@ async def filled(store: refold.Store) -> None:
     ours, theirs = store.pool("p"), store.pool("p").branch("p-2")
     await ours.add(refold.PoolItem("ours", "d", "i1"))
     await theirs.add(refold.PoolItem(WORD, "d", "i1"))
-    store.run("mia", "s", 0).register_query(WORD)
+    run = store.run("mia", "s", 0)
+    asked = run.register_query(WORD)
+    read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
+    run.register_node("Table", WORD, [read], label="t", path="/t")
 
 
 @pytest.fixture(params=KINDS)
@@ -96,8 +106,10 @@ def before_the_append(store: refold.Store, monkeypatch: pytest.MonkeyPatch, do: 
 
 def erase_all(store: refold.Store) -> None:
     """Erase the texts."""
-    for name, item in (("a", None), ("p-2", None), ("run:mia/s/0/0", "Query(query00000)")):
-        store.erase(context=name, item=item, why="asked", dry_run=False)
+    store.erase(context="a", why="asked", dry_run=False)
+    store.erase(context="p-2", why="asked", dry_run=False)
+    for node in ("Query(query00000)", "Table(t)"):
+        store.erase(context="run:mia/s/0/0", item=node, why="asked", dry_run=False)
 
 
 def seen(store: refold.Store) -> str:
@@ -110,7 +122,7 @@ def test_what_is_made_of_texts_that_are_erased_at_its_append(
     store: refold.Store, make: Callable[[refold.Store, Meanwhile], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused, or made anew of what is left."""
-    is_anew = make in (filtered_fork, changed_node)
+    is_anew = make in (filtered_fork, changed_node, node_met_again)
     with nullcontext() if is_anew else pytest.raises(DecisionRefusedError, match="texts were erased meanwhile"):
         make(store, before_the_append(store, monkeypatch, lambda: erase_all(store)))
 
@@ -182,3 +194,30 @@ def test_a_portrait_of_texts_that_are_erased_at_its_append(monkeypatch: pytest.M
 
         assert run.node("Table(t)").description == "nothing of it"
         assert WORD not in seen(store)
+
+
+def test_a_node_that_another_process_has_just_erased_is_met_again(tmp_path: Path) -> None:
+    """It has what is left of it, though this process has not looked for erasures yet."""
+    with refold.open(tmp_path / "agents.db") as store, refold.open(tmp_path / "agents.db") as eraser:
+        asyncio.run(filled(store))
+        run = store.run("mia", "s", 0)
+        assert run.node("Table(t)").description == WORD
+        erase_all(eraser)
+
+        run.register_node("Table", "", run.nodes("Action"), label="t")
+
+        assert WORD not in seen(eraser)
+
+
+def test_who_may_only_append_registers_a_node_again() -> None:
+    """Whether it is there is not asked for in the actor's name."""
+
+    def allow(actor: str | None, action: str, context: str | None) -> bool:
+        return actor != "agent" or action in ("open", "append")
+
+    with refold.open(":memory:", allow=allow) as store:
+        asyncio.run(filled(store))
+        run = store.run("mia", "s", 0)
+        (read,) = run.nodes("Action")
+        with refold.acting(actor="agent"):
+            assert run.register_node("Table", "", [read], label="t") == "Table(t)"

@@ -638,13 +638,14 @@ class Store:
         Raises:
             NotFoundError, InvalidInputError: as for `lineage`; or a day is none, or `by` has another name.
         """
+        from ..projections.catalogue import CATALOGUE
         from ..projections.usage import USAGE, require_names, summed_by
 
         first, last = (None if day is None else day_named(day) for day in (since, until))
         only = None if context is None else context_named(self.log, context)
-        users = self.contexts() if "user" in require_names(by) else ()
+        users = self._runner.page(CATALOGUE, where={"key": only} if only else {}) if "user" in require_names(by) else ()
         # The keys of rows begin with their day.
-        rows = self._runner.page(USAGE, after=first or "", where={} if only is None else {"context": only})
+        rows = self._runner.page(USAGE, after=first or "", where={"context": only} if only else {})
         return summed_by(rows, by, users, since=first, until=last, context=only)
 
     def pending_approvals(self) -> list[PendingApproval]:
@@ -769,9 +770,8 @@ class Store:
         if kind == "run":
             return list(run_changes(self.log, self.run(*run_id_of(context_id), create=False), head))
         changes = list(context_changes(self.log, stream, head))
-        if kind != "chat":
-            return changes
-        changes += config_changes(self.log, stream, intervals(self._runner, stream))
+        if kind == "chat":
+            changes += config_changes(self.log, stream, intervals(self._runner, stream))
         return sorted(changes, key=lambda change: change.recorded.version)
 
     # Tables of runs

@@ -43,12 +43,17 @@ class SearchedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SearchQuery(NamedTuple):
-    """A query for the rows with all `terms`; it can be limited to a kind, or to ranges of versions of streams."""
+    """
+    A query for the rows with all `terms`; it can be limited to a kind, or to ranges of versions of streams.
+
+    Where these are few, `keys` has the keys that all their rows have, with which a database may begin.
+    """
 
     terms: Sequence[Term]
     limit: int
     kind: str | None = None
     streams: Mapping[str, Sequence[range]] | None = None
+    keys: Sequence[str] | None = None
 
     @property
     def candidates(self) -> int:

@@ -404,8 +404,8 @@ class MemoryProjectionStore(ProjectionStore):
         return True
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        rows = (row for row in self.rows(projection) if query.is_about(row))
-        found = [row for row in rows if all(term.count_in(row.words) for term in query.terms)]
+        rows = self.rows(projection) if query.keys is None else self.load(projection, query.keys).values()
+        found = [row for row in rows if query.is_about(row) and all(term.count_in(row.words) for term in query.terms)]
         newest = sorted(found, key=newness, reverse=True)[: query.candidates]
         return best_of(newest, query)
 

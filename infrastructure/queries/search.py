@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ...domain.chat.events import MessageAdded
 from ...domain.chat.pieces import written
@@ -20,6 +20,9 @@ from ..log.row_faults import NUMBER_MAX, REBUILD
 from ..projecting.runner import ProjectionRunner
 from .origins import first_events, pieces_of
 
+# Very many items of a large store may have a word. Those of contexts with up to so many versions are looked up first.
+KEYS_MAX = 1_024
+
 
 def search(
     log: Log, runner: ProjectionRunner, query: str, *, kind: str | None, context: str | None, limit: int
@@ -33,7 +36,8 @@ def search(
     ends = None if context is None else _streams(log, context, kind)
     streams = None if ends is None else _with_merges(log, runner, ends)
     # No database takes a larger number.
-    found = runner.search(SEARCH, SearchQuery(terms, min(limit, NUMBER_MAX), kind, streams))
+    asked = SearchQuery(terms, min(limit, NUMBER_MAX), kind, streams, None if streams is None else _few_keys(streams))
+    found = runner.search(SEARCH, asked)
     return [_hit(log, one, terms[0]) for one in found]
 
 
@@ -73,6 +77,13 @@ def _with_merges(log: Log, runner: ProjectionRunner, ends: Mapping[str, int]) ->
             for span in merge.event.taken:
                 new.setdefault(span.stream or merge.stream, []).extend(span.ranges())
     return found
+
+
+def _few_keys(streams: Mapping[str, Sequence[range]]) -> list[str] | None:
+    """Return the keys that the items of versions of streams have, where these are few; else None."""
+    if sum(len(one) for ranges in streams.values() for one in ranges) > KEYS_MAX:
+        return None
+    return [f"{stream}@{version}" for stream, ranges in streams.items() for one in ranges for version in one]
 
 
 def _written(log: Log, stream: str, version: int) -> list[Event]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -123,3 +124,28 @@ def test_of_ancestors_of_ancestors(store: refold.Store, monkeypatch: pytest.Monk
     gone = store.why_gone(f"fork-{OTHERS - 1}", item.id)
 
     assert (gone.reference, len(levels)) == ("chat:a@3", OTHERS + 1)
+
+
+def test_of_a_word_that_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To look for it in one context takes SQLite no more steps when other contexts have it, too."""
+    steps, counts, connect = [0], list[int](), sqlite3.connect
+
+    def counted(*given: Any, **named: Any) -> sqlite3.Connection:
+        connection: sqlite3.Connection = connect(*given, **named)
+        connection.set_progress_handler(lambda: steps.append(0), 10)
+        return connection
+
+    monkeypatch.setattr(sqlite3, "connect", counted)
+    with refold.open(str(tmp_path / "s.db")) as store:
+        store.chat("one").add_message("user", "plum")
+        other = store.chat("other", durability="enqueue")
+        for _ in range(2):
+            for _ in range(200):
+                other.add_message("user", "plum")
+            store.flush()
+            assert len(store.search("plum", context="one")) == 1
+            steps.clear()
+            store.search("plum", context="one")
+            counts.append(len(steps))
+
+    assert counts[1] <= counts[0] + OTHERS

@@ -24,7 +24,7 @@ from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery, best_of
 from ....projections.rows import end_of_prefix
 from ...log.compression import Compression, no_dictionary
-from ...log.row_faults import REBUILD, opening
+from ...log.row_faults import NUMBER_MAX, REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
@@ -55,12 +55,16 @@ TRIGGERED = "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name 
 FIND = """
     WITH within (stream, first, last) AS MATERIALIZED
         (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?))
+    , own (first, last) AS MATERIALIZED
+        (SELECT min(number), max(number) FROM {table} WHERE key IN (SELECT value FROM json_each(?)))
     SELECT {columns}
     FROM {table}_words JOIN {table} AS r ON r.number = {table}_words.rowid
     WHERE {table}_words MATCH ?
         AND (? IS NULL OR r.kind = ?)
         AND (? IS NULL
             OR EXISTS (SELECT 1 FROM within WHERE stream = r.stream AND r.version BETWEEN first AND last))
+        AND {table}_words.rowid >= (SELECT coalesce(first, ?) FROM own)
+        AND {table}_words.rowid <= (SELECT coalesce(last, ?) FROM own)
     -- Rows get their numbers in the order of the log, and the index is read backwards until there are enough.
     ORDER BY {table}_words.rowid DESC
 """
@@ -290,7 +294,9 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         terms = " AND ".join(map(indexed, query.terms))
         within = ((stream, one.start, one.stop - 1) for stream, many in (query.streams or {}).items() for one in many)
         streams = None if query.streams is None else json.dumps([*within])
-        return Statement(sql, (streams, terms, query.kind, query.kind, streams))
+        # Without keys any number, and no number where there is no row of these keys.
+        keys, *numbers = (None, 0, NUMBER_MAX) if query.keys is None else (json.dumps(query.keys), 1, 0)
+        return Statement(sql, (streams, keys, terms, query.kind, query.kind, streams, *numbers))
 
     def index_fault(self, projection: Projection) -> str | None:
         """

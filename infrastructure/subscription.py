@@ -10,19 +10,27 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from ..domain.arguments import refuse_copy, require_texts
 from ..domain.concurrency.locks import renew_in_child, synchronized
 from ..domain.concurrency.threads import in_waiting_thread
 from ..domain.erasure import forgetting
-from ..domain.errors import ConcurrencyError, DamagedError, InvalidInputError, LogWentBackError, StorageReadOnlyError
+from ..domain.errors import (
+    ConcurrencyError,
+    DamagedError,
+    InvalidInputError,
+    LogWentBackError,
+    RefoldError,
+    StorageReadOnlyError,
+)
 from ..domain.ids import require_name, split_stream_id
 from ..domain.kinds import KINDS
 from ..domain.log.envelope import RecordedEvent, Undecodable
 from ..domain.log.gate import behind_gate, gate_of
 from ..domain.log.ports import LiveLog, StreamEnd, require_known
-from ..domain.positions import Moment
+from ..domain.positions import ONE_SEQUENCE, Moment
 from .projecting.store import ProjectionStore, kept_by, stored_moment
 
 PAGE_EVENTS = 512
@@ -141,6 +149,9 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._lock = threading.Lock()
         # The place in each slice; `moment` combines them.
         self._heads = dict(after.heads)
+        # Whether to look for the next wanted event first: many pages may have none. In a log with slices, a place
+        # behind the events of the others would be behind later ones, too.
+        self._skips = self._may_skip = wanted.streams is not None and not log.has_slices
         renew_in_child(self)
         forgetting.watch(log, self)
 
@@ -204,11 +215,17 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     @synchronized
     def _fetch(self) -> None:
         """Read the next page, or wait a moment if there is none yet."""
-        before, moment = self._page, self.moment
+        before = self._page
         if before:
             return
         if self._last is not None:
             require_known(self._log, *self._last)
+        if self._may_skip:
+            self._may_skip = False
+            # Where their events cannot be read, the pages say which of them it is.
+            with suppress(RefoldError):
+                self._skip(self._wanted.streams or ())
+        moment = self.moment
         page = self._log.read_all(after=moment, limit=PAGE_EVENTS, undecodable=True)
         if not page.events and not page.moment.includes(moment):
             raise LogWentBackError(
@@ -223,6 +240,18 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
             last = page.events[-1]
             self._last = last.stream, StreamEnd(last.version, last.digest)
             self._page = deque(page.events)
+            is_full = len(page.events) == PAGE_EVENTS
+            self._may_skip = self._skips and is_full and not self._wanted.has(last)
+
+    def _skip(self, streams: Iterable[str]) -> None:
+        """Go to the place before the next event of these streams; if there is none, before the last one of the log."""
+        moment, end = self.moment, self._log.now().head(ONE_SEQUENCE) - 1
+        for stream in streams:
+            seen = self._log.version_at(stream, moment)
+            for event in self._log.read(stream, after=seen, until=seen + 1):
+                end = min(end, event.position.number - 1)
+        if end > moment.head(ONE_SEQUENCE):
+            self._heads[ONE_SEQUENCE] = end
 
     def ack(self) -> None:
         """

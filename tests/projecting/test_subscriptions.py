@@ -13,7 +13,9 @@ import refold
 from refold.domain.chat.events import ERASED_TEXT
 from refold.domain.errors import ConcurrencyError, DamagedError, InvalidInputError, StorageReadOnlyError
 from refold.domain.log.envelope import RecordedEvent
+from refold.domain.log.ports import Page
 from refold.domain.positions import BEGINNING
+from refold.infrastructure import subscription
 
 from ..contract.writing import everything
 from .histories import something_of_everything, talk_at_length
@@ -71,6 +73,33 @@ def test_some_of_them(store: refold.Store, options: dict[str, Any], prefixes: li
     with store.subscribe(after=events.moment) as rest:
         behind = next(rest)
     assert behind not in expected
+
+
+@pytest.mark.parametrize("at", [":memory:", "s.db"])
+def test_one_context_of_many(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a log of one sequence, the events of others between two of its own are not read, however many they are."""
+    monkeypatch.setattr(subscription, "PAGE_EVENTS", 8)
+    with refold.open(at if at == ":memory:" else str(tmp_path / at)) as store:
+        one, other = store.chat("one"), store.chat("other", durability="enqueue")
+        for _ in range(3):
+            for _ in range(100):
+                other.add_message("user", "not wanted")
+            store.flush()
+            one.add_message("user", "wanted")
+        pages: list[int] = []
+        read_all = store.log.read_all
+
+        def noted(**asked: Any) -> Page:
+            page = read_all(**asked)
+            pages.append(len(page.events))
+            return page
+
+        monkeypatch.setattr(store.log, "read_all", noted)
+        with store.subscribe(contexts=["chat:one"]) as events:
+            seen = first(4, events)
+
+    assert [event.reference for event in seen] == [f"chat:one@{version}" for version in range(1, 5)]
+    assert sum(pages) <= 8 * 4
 
 
 @pytest.mark.parametrize(

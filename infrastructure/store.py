@@ -735,7 +735,7 @@ class Store:
         if any(value is not None for value in where.values()):
             raise InvalidInputError(f"{subject} is a context: user, session, round and agent say which node is meant")
         stream = context_named(self.log, subject)
-        changes = self._changes(stream)
+        changes = self._changes(stream, with_config=item is None)
         if item is not None:
             changes = of_item(changes, require_unicode(item, "the item"), stream)
         if attribute is not None:
@@ -761,7 +761,7 @@ class Store:
             raise InvalidInputError(f"{stream} holds no items: `audit` tells what became of its nodes")
         return why_gone(self.log, self._runner, stream, require_unicode(item, "the item"))
 
-    def _changes(self, stream: str) -> list[AuditEntry]:
+    def _changes(self, stream: str, *, with_config: bool) -> list[AuditEntry]:
         from .queries.audit import config_changes, context_changes, run_changes
         from .queries.intervals import intervals
 
@@ -770,7 +770,7 @@ class Store:
         if kind == "run":
             return list(run_changes(self.log, self.run(*run_id_of(context_id), create=False), head))
         changes = list(context_changes(self.log, stream, head))
-        if kind == "chat":
+        if kind == "chat" and with_config:
             changes += config_changes(self.log, stream, intervals(self._runner, stream))
         return sorted(changes, key=lambda change: change.recorded.version)
 

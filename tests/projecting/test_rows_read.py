@@ -70,6 +70,7 @@ def test_of_one_context(store: refold.Store, read: Callable[[Callable[[], Any]],
     assert read(lambda: store.usage(context="one")) == 1
     assert read(lambda: store.usage(by=["user"], context="one")) == 2, "its usage, and its user"
     assert read(lambda: store.usage(since=tomorrow)) == 0
+    assert read(lambda: store.audit("one", item="@2")) == 0, "the configuration is of no item"
     assert read(store.pending_approvals) == 1
     assert read(lambda: store.find_contexts(since=changed)) == 1
     assert read(lambda: store.find_contexts(until=changed, limit=3)) == 4

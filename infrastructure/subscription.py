@@ -251,7 +251,8 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
             for event in self._log.read(stream, after=seen, until=seen + 1):
                 end = min(end, event.position.number - 1)
         if end > moment.head(ONE_SEQUENCE):
-            self._heads[ONE_SEQUENCE] = end
+            # Replaced as a whole: `moment` reads it without the lock.
+            self._heads = {ONE_SEQUENCE: end}
 
     def ack(self) -> None:
         """

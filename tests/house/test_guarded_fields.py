@@ -61,7 +61,7 @@ WITHOUT = {
     # It saves in its own way: nobody calls `_save`, which alone uses `_table` without the lock.
     "infrastructure.trust.sealed_rows.SealedProjectionStore": "_save _table",
     # The page is replaced as a whole, by one that is empty: whoever reads the next one looks whether it is still that.
-    "infrastructure.subscription.Subscription": "_forget_erased _take",
+    "infrastructure.subscription.Subscription": "_forget_erased _take moment",
     # One thread starts it, before others have it. They look whether there is work, and look again under the lock; what
     # they say and show of the witness is replaced as a whole.
     "infrastructure.trust.checkpoints.Checkpoints": "_connect _require_announced _say accept",

@@ -173,6 +173,9 @@ class Redactor:
         self._counts: Counter[str] = Counter()
         self._lock = fork_safe_lock()
 
+    def __repr__(self) -> str:
+        return f"Redactor(counts={self.counts})"
+
     @property
     def counts(self) -> dict[str, int]:
         """How many secrets were hidden so far, by kind."""

@@ -49,6 +49,9 @@ class SqliteMemoryStore(Memory):
         )
         super().__init__(attachment)
 
+    def __repr__(self) -> str:
+        return f"SqliteMemoryStore({self._store!r})"
+
     async def count(self) -> int:
         """Return how many records there are, in all scopes."""
         return sum((await in_thread(self._counts)).values())

@@ -80,13 +80,13 @@ class Cursor:
     """The moment up to which one subscriber has acknowledged; None before the first acknowledgement."""
 
     def __init__(self, store: ProjectionStore, name: str) -> None:
-        self._store, self._name = kept_by(store), require_name(name, "subscription")
+        self._store, self.name = kept_by(store), require_name(name, "subscription")
         self._is_read_only = self._store is not store
         self._noted = self._store.note(self._note)
 
     @property
     def _note(self) -> str:
-        return f"subscription/{self._name}"
+        return f"subscription/{self.name}"
 
     @property
     def moment(self) -> Moment | None:
@@ -154,6 +154,10 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._skips = self._may_skip = wanted.streams is not None and not log.has_slices
         renew_in_child(self)
         forgetting.watch(log, self)
+
+    def __repr__(self) -> str:
+        name = "" if self._cursor is None else f", name={self._cursor.name!r}"
+        return f"Subscription({self.moment}{name})"
 
     def _after_fork(self) -> None:
         was_stopped = self._stopped.is_set()

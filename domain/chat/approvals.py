@@ -35,6 +35,9 @@ class Approvals:
     def __init__(self, context: Context[ChatState], pending_calls: Callable[[], list[PendingAnswer]]) -> None:
         self._context, self._pending_calls = context, pending_calls
 
+    def __repr__(self) -> str:
+        return f"Approvals({self._context!r})"
+
     def of(self, call: str) -> Approval | None:
         """
         Return the state of a call's approval; None if nobody asked for one or gave one.

@@ -67,6 +67,11 @@ class MessageStream:
         # Whether the block is entered; None before it.
         self._is_open: bool | None = None
 
+    def __repr__(self) -> str:
+        recorded, waiting = self._kept
+        length = recorded + sum(map(len, waiting))
+        return f"MessageStream({self.message_id!r}, length={length}, is_open={bool(self._is_open)})"
+
     @property
     def message_id(self) -> str:
         """The id of the message."""

@@ -267,6 +267,9 @@ class Memory:
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
     def scope(self, scope: str) -> MemoryScope:
         """
         Return one scope, as a context with versions and a past; it may be empty.
@@ -393,6 +396,9 @@ class MemoryAt(Memory):
 
     def __init__(self, shown: Memory, moment: int | str | datetime | Moment) -> None:
         self._shown, self._moment, self._attachment = shown, moment, shown._attachment
+
+    def __repr__(self) -> str:
+        return f"MemoryAt({self._moment!s})"
 
     def scope(self, scope: str) -> MemoryScope:
         """

@@ -10,7 +10,7 @@ from typing import Any
 from ...domain.arguments import refuse_copy
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
-from ...domain.clock import System
+from ...domain.clock import System, time_of
 from ...domain.concurrency.locks import renew_in_child, synchronized
 from ...domain.context.context import Attachment
 from ...domain.context.decider import Decider
@@ -27,6 +27,7 @@ from ...domain.log.overlay_log import OverlayLog
 from ...domain.log.ports import LiveLog, NewEvents
 from ...domain.pool.pool import ContextPool
 from ...domain.pool.queue import ContextQueue
+from ...domain.positions import Moment
 from ..context_streams import first_event, named_versions, root_of
 from .cuts import Cut
 
@@ -42,6 +43,7 @@ class WhatIf:
 
     def __init__(self, log: LiveLog, cut: Cut, system: System) -> None:
         self._log, self._system = log, system
+        self._at = cut if isinstance(cut, Moment) else time_of(cut)
         self._overlay = OverlayLog(log, cut, system)
         self._erasures = look(log)
         self._is_kept = self._is_interrupted = False
@@ -50,6 +52,9 @@ class WhatIf:
 
     def _after_fork(self) -> None:
         self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        return f"WhatIf({self._at})"
 
     def chat(self, context_id: str, new_id: str | None = None, *, agent: str | None = None) -> ChatContext:
         """

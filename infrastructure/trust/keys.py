@@ -93,6 +93,9 @@ class KeyFile:
         self._path, self._where = require_path(path).absolute(), str(path)
         self._seen: dict[str, bytes] = {}
 
+    def __repr__(self) -> str:
+        return f"KeyFile({self._where!r})"
+
     def wrap(self, key: bytes) -> tuple[str, bytes]:
         if not self._seen and not self._path.exists():
             self.make()
@@ -187,6 +190,9 @@ class KeyEnvironment:
 
     def __init__(self, variable: str = VARIABLE) -> None:
         self._variable = variable
+
+    def __repr__(self) -> str:
+        return f"KeyEnvironment({self._variable!r})"
 
     def wrap(self, key: bytes) -> tuple[str, bytes]:
         return self._keys().wrap(key)

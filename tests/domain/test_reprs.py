@@ -41,6 +41,44 @@ def test_reprs_of_stored_contexts(tmp_path: Path) -> None:
     assert repr(refold.BudgetWindow(5)) == "ContextWindow(max_tokens=5, items=[])"
 
 
+def test_reprs_of_what_a_store_and_a_chat_give(tmp_path: Path) -> None:
+    """The class, and the moment, message or context by which one is told from another; never a key."""
+    with refold.open(tmp_path / "a.db") as store:
+        chat = store.chat("talk")
+        now = store.now()
+        with chat.stream("assistant") as out:
+            out.write("Hello.")
+            shown = [
+                store.memory(),
+                store.memory().at(now),
+                store.what_if(now),
+                store.subscribe(after=now),
+                store.subscribe(name="mailer"),
+                chat.approvals,
+                out,
+            ]
+
+            assert [repr(one) for one in shown] == [
+                "Memory()",
+                "MemoryAt(1)",
+                "WhatIf(1)",
+                "Subscription(1)",
+                "Subscription(0, name='mailer')",
+                "Approvals(ChatContext('talk', version=2, items=1))",
+                f"MessageStream({out.message_id!r}, length=6, is_open=True)",
+            ]
+    memory = refold.SqliteMemoryStore(path=":memory:")
+    assert repr(memory) == "SqliteMemoryStore(Store(':memory:'))"
+    memory.close()
+    hide = refold.Redactor()
+    hide("Ask mia@example.org.")
+    assert [repr(one) for one in (hide, refold.KeyFile("keys.json"), refold.KeyEnvironment("KEYS"))] == [
+        f"Redactor(counts={hide.counts})",
+        "KeyFile('keys.json')",
+        "KeyEnvironment('KEYS')",
+    ]
+
+
 def test_a_repr_raises_nothing(tmp_path: Path) -> None:
     """Not even after its store was closed, when its items cannot be counted."""
     with refold.open(tmp_path / "a.db") as store:

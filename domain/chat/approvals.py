@@ -51,7 +51,12 @@ class Approvals:
     def request(
         self, call: str, *, by: str | None = None, because: str | None = None, idempotency_key: str | None = None
     ) -> Approval:
-        """Let a call wait for a decision."""
+        """
+        Let a call wait for a decision.
+
+        A request that is repeated under its idempotency key changes nothing: it returns the approval as it is now,
+        which a decision since then may have ended.
+        """
         return self._decide(DecideCall(self._context.stream_id, call, "requested", by, because), idempotency_key)
 
     def approve(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -50,6 +50,23 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     cached_tokens: int = 0
     model: str | None = None
     cost: Decimal | None = None
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self,
+            *,
+            input_tokens: int = 0,
+            output_tokens: int = 0,
+            cached_tokens: int = 0,
+            model: str | None = None,
+            cost: Decimal | float | None = None,
+        ) -> None: ...
+
+    def __post_init__(self) -> None:
+        # A cost that is none is refused where it is to be stored.
+        if isinstance(self.cost, int | float) and (cost := _cost(self.cost)) is not None:
+            msgspec.structs.force_setattr(self, "cost", cost)
 
 
 NO_USAGE = Usage()

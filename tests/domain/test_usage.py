@@ -52,6 +52,17 @@ def test_what_is_found(about: dict[str, Any], usage: Usage) -> None:
     assert usage_in(about) == usage
 
 
+def test_a_cost_in_any_number() -> None:
+    """It is the Decimal that reads like it; what is no cost stays, and is refused where it is to be stored."""
+    assert [Usage(cost=given).cost for given in (0.1, 2, Decimal("0.1"), None)] == [
+        Decimal("0.1"),
+        Decimal(2),
+        Decimal("0.1"),
+        None,
+    ]
+    assert Usage(cost=-0.5).cost == -0.5
+
+
 def test_what_is_a_usage() -> None:
     """A mapping with a field of any provider."""
     kinds = (named.MODEL, named.READ, named.WRITTEN, named.CACHED, named.COST, named.DETAILS)

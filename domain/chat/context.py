@@ -243,6 +243,11 @@ class ChatContext(ChatView["ChatContext"]):
         agent_id: str | None = None,
         metadata: dict[str, Any] | None = None,
         *,
+        model: str | None = None,
+        input_tokens: int | None = None,
+        output_tokens: int | None = None,
+        cached_tokens: int | None = None,
+        cost: float | Decimal | None = None,
         usage: Usage | Mapping[str, Any] | object = None,
         expected_version: int | None = None,
         idempotency_key: str | None = None,
@@ -250,13 +255,15 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Append a function call and return it; `arguments` is text, as the model wrote it.
 
-        An answer without a message has its `usage` in the first of its calls, as `add_message` has it; it is stored in
-        the call's `metadata`.
+        An answer without a message has its usage in the first of its calls, with the arguments of `add_message`; it is
+        stored in the call's `metadata`.
 
         Raises:
-            InvalidInputError: the arguments are not text.
+            InvalidInputError: the arguments are not text, or a count or the cost is none.
         """
-        metadata = metadata if usage is None else metrics_of(metadata, usage)
+        if (usage, model, cost, input_tokens, output_tokens, cached_tokens) != (None,) * 6:
+            counts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
+            metadata = metrics_of(metadata, usage, model=model, cost=cost, **counts)
         event = make_event(
             FunctionCalled,
             id=self._system.new_id("call_"),

@@ -134,6 +134,16 @@ def test_usage_of_clients(usage: Any, counts: tuple[int, ...]) -> None:
     assert (call.metadata or {})["own"] == 1
 
 
+def test_a_call_takes_what_a_message_takes() -> None:
+    """An answer that is only calls: the arguments by name come before the fields of its usage."""
+    chat = refold.open(":memory:").chat("a")
+    spent: dict[str, Any] = {"model": "m1", "cost": 0.1, "input_tokens": 9, "output_tokens": 2, "cached_tokens": 0}
+    said = chat.add_message("assistant", "It is.", usage={"input_tokens": 1}, **spent)
+    call = chat.add_function_call("look", "{}", metadata={"own": 1}, usage={"input_tokens": 1}, **spent)
+
+    assert call.metadata == {"own": 1, **(said.metrics or {})}
+
+
 def test_a_count_may_be_0() -> None:
     """It is kept as it was given."""
     said = refold.open(":memory:").chat("a").add_message("assistant", "It is.", input_tokens=9, cached_tokens=0)

@@ -9,6 +9,7 @@ Refold: an event-sourced context store for LLM agents. Git for what an agent kno
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -221,7 +222,8 @@ if not TYPE_CHECKING:
     # Type checkers see the imports above, and refuse any other name.
     def __getattr__(name: str) -> Any:
         if name not in _PLACES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            # With the name and the module Python suggests a similar one.
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         module, original = _PLACES[name]
         found = globals()[name] = getattr(import_module(module), original)
         return found

@@ -79,6 +79,14 @@ def test_reprs_of_what_a_store_and_a_chat_give(tmp_path: Path) -> None:
     ]
 
 
+def test_a_misspelt_name() -> None:
+    """Python has what it needs to suggest the right one."""
+    with pytest.raises(AttributeError, match="has no attribute 'ChatContxt'") as caught:
+        _ = refold.ChatContxt  # type: ignore[attr-defined]
+
+    assert (caught.value.name, caught.value.obj) == ("ChatContxt", refold)
+
+
 def test_a_repr_raises_nothing(tmp_path: Path) -> None:
     """Not even after its store was closed, when its items cannot be counted."""
     with refold.open(tmp_path / "a.db") as store:

@@ -24,6 +24,14 @@ class AsyncOpening:
     def __await__(self) -> Generator[Any, None, AsyncStore]:
         return self._opened_store().__await__()
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            raise AttributeError(
+                f"the store is still to be opened, and has no {name!r}: write `await refold.aopen(...)`",
+                name=name,
+            )
+
     async def _opened_store(self) -> AsyncStore:
         opened: list[AsyncStore] = []
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar, cast, overload
 
 from ...domain.concurrency.threads import in_thread, in_thread_or_here
 from ...domain.context.transaction import AsyncTransaction
@@ -67,7 +67,7 @@ class _Member:
             return self
         # A property is not read here, because that may wait for a disk.
         if isinstance(inspect.getattr_static(type(proxy.sync), self._name, None), property):
-            return _Value(lambda: _whole(getattr(proxy.sync, self._name)))
+            return ValueToAwait(lambda: _whole(getattr(proxy.sync, self._name)))
         found = getattr(proxy.sync, self._name)
         if not callable(found):
             return found
@@ -79,6 +79,8 @@ class _Member:
             return self._wrapped(proxy, await in_thread(found, *given[0], **given[1]))
 
         call.__name__, call.__doc__ = self._name, found.__doc__
+        # Python names a coroutine that nobody awaited by this.
+        call.__qualname__ = f"{type(proxy).__name__}.{self._name}"
         return call
 
     def _wrapped(self, proxy: Any, result: Any) -> Any:
@@ -87,11 +89,14 @@ class _Member:
         return result if self._to is None or result is None else self._to()(result)
 
 
-class _Value(Awaitable[R]):
-    """The value of a property; it is read in a thread when it is awaited."""
+class ValueToAwait(Awaitable[R]):
+    """The value of a property; it is read in a thread when it is awaited. Python's errors name the class without it."""
 
     def __init__(self, read: Callable[[], R]) -> None:
         self._read = read
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("the value of an async property is not read yet: await it")
 
     def __await__(self) -> Generator[Any, None, R]:
         return in_thread(self._read).__await__()

@@ -132,6 +132,24 @@ async def test_two_of_one_are_equal() -> None:
         _ = one._private  # type: ignore[attr-defined]
 
 
+async def test_a_forgotten_await() -> None:
+    """The error, or Python's warning, names the call, and says what to do; a value that is not read is not true."""
+    chat: Any = refold.to_async(refold.ChatContext())
+    opening: Any = refold.aopen(":memory:")
+    call = chat.add_message("user", "hi")
+    shown = repr(call)
+    call.close()
+
+    assert "coroutine object AsyncChat.add_message" in shown
+    for wrong, message in (
+        (lambda: opening.chat("talk"), "the store is still to be opened, and has no 'chat': write `await"),
+        (lambda: bool(chat.version), "is not read yet: await it"),
+        (lambda: list(chat.items), "'ValueToAwait' object is not iterable"),
+    ):
+        with pytest.raises((AttributeError, TypeError), match=message):
+            wrong()
+
+
 async def test_anything_else() -> None:
     """Of another object, methods and properties are awaited, without types."""
     moment: Any = refold.to_async(refold.Moment.parse("5"))  # type: ignore[call-overload]

@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 def _refuse(self: object, *args: object, **kwargs: object) -> NoReturn:
     raise DecisionRefusedError(
-        f"this {type(self).__name__} is a view and cannot be changed in place: "
+        f"this {'list' if isinstance(self, list) else 'dict'} is a view and cannot be changed in place: "
         "change the context by its methods, or copy it with list() or dict()"
     )
 

@@ -87,6 +87,16 @@ def test_a_misspelt_name() -> None:
     assert (caught.value.name, caught.value.obj) == ("ChatContxt", refold)
 
 
+def test_a_change_in_place_is_refused_in_plain_words() -> None:
+    """It is a list or a dict, whatever its class is called."""
+    chat = refold.ChatContext()
+    call = chat.add_function_call("f", "{}", metadata={"a": [1]})
+
+    for wrong, named in ((chat.items.clear, "list"), ((call.metadata or {}).clear, "dict")):
+        with pytest.raises(refold.RefoldError, match=f"^this {named} is a view and cannot be changed in place"):
+            wrong()
+
+
 def test_a_repr_raises_nothing(tmp_path: Path) -> None:
     """Not even after its store was closed, when its items cannot be counted."""
     with refold.open(tmp_path / "a.db") as store:

@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from refold.domain.pool.changes import INNER_NAMES
+
 
 class Sibling(NamedTuple):
     """An async class: its name, its base, the module and name of the sync class, and a line about it."""
@@ -98,11 +100,7 @@ ENTERED = ("stream",)
 LEFT_OUT = ("attach", "adopted_events", "aflush")
 # The base has the first two; the recorder is for sync applications, and `run_projections` blocks until it is stopped.
 OF_STORES = ("transaction", "close", "recorder", "run_projections")
-# Containers have them for their own modules.
-OF_CONTAINERS = (
-    "log", "births", "recorded_state", "shown_state", "repeated", "fire", "change", "added_event", "added_events",
-    "completed_events", "has_hooks", "put_in",
-)  # fmt: skip
+OF_CONTAINERS = ("births", *INNER_NAMES)
 
 
 def _class_of(sibling: Sibling) -> Any:

@@ -25,6 +25,11 @@ from .state import Completed, ContainerState, Departures, fold, named_items, ref
 
 # The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
+# What containers have for their own modules: no completion offers it, and no async sibling has it.
+INNER_NAMES = frozenset((
+    "added_event", "added_events", "change", "completed_events", "decider", "fire", "has_hooks", "hook_types", "kind",
+    "log", "put_in", "repeated", "shown_state",
+))  # fmt: skip
 
 
 class Stage:

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from ..arguments import NotAnItemError, other_item, require_callable, require_instance, require_texts
 from ..canonical import require_short, require_unicode
@@ -31,15 +31,11 @@ from ..hooks.hook import Hook
 from ..hooks.registry import HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log
-from .changes import Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
+from .changes import INNER_NAMES, Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
 from .events import AddedEvent, Kind
 from .items import ContextItem, EvictedItem
 from .rules import Add, Begin, Command
 from .state import Completed, ContainerState, departed
-
-if TYPE_CHECKING:
-    from typing import Self
-
 
 R = TypeVar("R")
 # The limit of a queue of an agent or in a store, if none is given.
@@ -211,6 +207,9 @@ class Container(Context[ContainerState], Generic[T]):
     def __delattr__(self, name: str) -> None:
         self._require_no_view()
         super().__delattr__(name)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in INNER_NAMES]
 
     # Reading
 

@@ -1,5 +1,6 @@
 """What a REPL shows: reprs, lengths, iteration, and first arguments that are the same for all kinds."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 import refold
 from refold.domain.chat.items import InvalidItemError
 from refold.domain.errors import InvalidInputError
+
+from ..support.project import ROOT
 
 
 def test_reprs_of_stored_contexts(tmp_path: Path) -> None:
@@ -77,6 +80,22 @@ def test_reprs_of_what_a_store_and_a_chat_give(tmp_path: Path) -> None:
         "KeyFile('keys.json')",
         "KeyEnvironment('KEYS')",
     ]
+
+
+def test_what_a_queue_and_a_pool_offer() -> None:
+    """Their documented names alone, so that a completion is of use."""
+    documented = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    queues, contexts = (
+        documented.split(f"\n## {title}\n")[1].split("\n## ")[0] for title in ("Queues and pools", "ChatContext")
+    )
+
+    queue: refold.ContextQueue[str] = refold.ContextQueue(1)
+    pool: refold.ContextPool[str] = refold.ContextPool()
+    for shown in (queue, pool, queue.readonly):
+        names = [name for name in dir(shown) if not name.startswith("_")]
+        assert {"at", "clear", "hooks", "merge", "version"} <= set(names)
+        assert [name for name in names if not re.search(rf"\b{name}\b", queues + contexts)] == []
+        assert not {"change", "fire", "kind", "log"} & set(names)
 
 
 def test_a_misspelt_name() -> None:

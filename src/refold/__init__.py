@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from refold.domain.chat.context import ChatContext, ReadOnlyChatContext
@@ -225,8 +225,18 @@ if not TYPE_CHECKING:
             # With the name and the module Python suggests a similar one.
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=sys.modules[__name__])
         module, original = _PLACES[name]
-        found = globals()[name] = getattr(import_module(module), original)
+        try:
+            found = globals()[name] = getattr(import_module(module), original)
+        except ModuleNotFoundError:
+            # `from refold import *` and `help(refold)` ask for every name, also where the page is not installed.
+            if name != "inspector":
+                raise
+            return _inspector_missing
         return found
+
+
+def _inspector_missing(*_: object, **__: object) -> NoReturn:
+    raise ImportError('the page needs two more packages: pip install "refold[ui]"')
 
 
 def __dir__() -> list[str]:

@@ -148,6 +148,20 @@ def test_an_adapter_without_its_framework_names_the_extra() -> None:
         assert f'pip install "refold[{extra}]"' in done.stderr.splitlines()[-1]
 
 
+def test_all_names_are_there_without_the_page() -> None:
+    """`from refold import *` and `help(refold)` need no extra; the page names its own when it is called."""
+    code = (
+        "import sys; sys.modules['starlette'] = None\n"
+        "from refold import *\n"
+        "import pydoc, refold; assert 'inspector' in pydoc.render_doc(refold)\n"
+        "refold.inspector(refold.open(':memory:'))"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+
+    assert done.stderr.splitlines()[-1] == 'ImportError: the page needs two more packages: pip install "refold[ui]"'
+
+
 @pytest.mark.parametrize("module", HEAVY)
 def test_the_facade_is_light(module: str) -> None:
     """`import refold` does not bring in what only a server, a terminal or a page needs."""

@@ -861,7 +861,7 @@ class Store:
         """
         self._runner.add(projection)
 
-    def rows(self, name: str, *, under: str = "") -> list[object]:
+    def rows(self, name: str, *, under: str = "") -> list[Any]:
         """
         Return the rows of a projection whose keys begin with `under`, by key, after bringing it up to date.
 

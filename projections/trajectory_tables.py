@@ -13,7 +13,7 @@ long as neither of its ends is removed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import msgspec
 
@@ -63,6 +63,10 @@ class NodeRow(msgspec.Struct, frozen=True):
     extra: str = "{}"
     pointer_of: str = "[]"
     removed_by: str = ""
+
+    if TYPE_CHECKING:
+        # The fields of its type: its class is made at run time.
+        def __getattr__(self, name: str) -> Any: ...
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Its class is made by its table, so `pickle` cannot find it by its name.

@@ -62,7 +62,7 @@ def test_rows_under_a_prefix(store: refold.Store) -> None:
     assert store.rows("counts", under="queue:") == [Count("queue:a", 1)]
     assert store.rows("counts", under="pool:") == []
     assert store.rows("counts", under="") == everything
-    assert [row.key for row in everything] == ["chat:a", "chat:a/10", "chat:a/2", "chat:b", "queue:a"]  # type: ignore[attr-defined]
+    assert [row.key for row in everything] == ["chat:a", "chat:a/10", "chat:a/2", "chat:b", "queue:a"]
 
 
 def test_rows_under_any_prefix(store: refold.Store) -> None:
@@ -385,10 +385,10 @@ def test_rows_of_a_key_alone(store: refold.Store) -> None:
     """They say that something is there; the same key again changes nothing, and a check and a rebuild find them."""
     store.add_projection(Seen())
     talk_at_length(store, 2)
-    assert [row.key for row in store.rows("counts")] == ["chat:long"]  # type: ignore[attr-defined]  # rows of Seen
+    assert [row.key for row in store.rows("counts")] == ["chat:long"]
     store.chat("long").add_message("user", "again")
 
-    assert [row.key for row in store.rows("counts")] == ["chat:long"]  # type: ignore[attr-defined]  # rows of Seen
+    assert [row.key for row in store.rows("counts")] == ["chat:long"]
     assert (store.check("counts").differing, store.rebuild("counts").rows) == (0, 1)
 
 

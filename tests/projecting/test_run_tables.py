@@ -139,7 +139,7 @@ def test_a_later_round_changes_an_earlier_one(store: refold.Store) -> None:
     later.remove_node("Action(action00000)")
     kept = store._runner.rows(NODES["Action"])
 
-    assert msgspec.structs.asdict(table)["path"] == '"/p.csv"'
+    assert table.path == '"/p.csv"'
     assert [row.removed_by for row in kept] == [later.recorded_events()[-1].reference]
     assert [row.node_type for row in store.run_nodes("mia", "s1")] == ["Query", "Table"]
     assert store.run_edges("mia", "s1") == []

@@ -34,7 +34,7 @@ class RegisterQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
-    """Register a node with edges from other nodes; see `Run.register_node`. `erasures` as for `ModifyNode`."""
+    """Register a node with edges from other nodes; see `Run.register_node`."""
 
     type: str
     description: str
@@ -45,7 +45,6 @@ class RegisterNode(msgspec.Struct, frozen=True, kw_only=True):
     label: str | None = None
     add_pointer: bool = False
     remove_pointers: bool = False
-    erasures: int | None = None
 
 
 class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,16 +60,11 @@ class ImportNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModifyNode(msgspec.Struct, frozen=True):
-    """
-    Change attributes of a node; `made_at` is the time of the change, if it is not now.
-
-    `erasures` is the version of the erasures (`erasure.looking`) at which the texts were read that the event has.
-    """
+    """Change attributes of a node; `made_at` is the time of the change, if it is not now."""
 
     name: str
     changes: Mapping[str, Any]
     made_at: float | None = None
-    erasures: int | None = None
 
 
 class RemoveNode(msgspec.Struct, frozen=True):
@@ -111,8 +105,9 @@ class RequestPortrait(msgspec.Struct, frozen=True):
 
 class WritePortrait(msgspec.Struct, frozen=True):
     """
-    Record a model's answer as the description of a vertex, if that is still empty; `made_at` and `erasures` as for
-    `ModifyNode`.
+    Record a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`.
+
+    `erasures` is the version of the erasures (`erasure.looking`) at which the texts were read of which it was made.
     """
 
     node: Ref
@@ -123,7 +118,7 @@ class WritePortrait(msgspec.Struct, frozen=True):
 
 
 class FailPortrait(msgspec.Struct, frozen=True):
-    """Record that a model gave no description of a vertex; `erasures` as for `ModifyNode`."""
+    """Record that a model gave no description of a vertex; `erasures` as for `WritePortrait`."""
 
     node: Ref
     error: str

@@ -10,8 +10,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from msgspec.structs import replace
-
 from ..arguments import require_whole
 from ..canonical import Without, canonical_json, parse_json, require_unicode
 from ..concurrency.semaphore import Semaphore
@@ -215,15 +213,9 @@ class Run(Context[RunState]):
             add_pointer=add_pt,
             remove_pointers=remove_pt,
         )
-        if not self._meets_again(node_type, label):
-            return self._register(command, expected_version, idempotency_key)
-        from ..erasure.looking import made_unerased
-
-        # It keeps what it had: of an erased node that must not be recorded.
-        return made_unerased(
-            self._journal.log,
-            lambda erasures: self._register(replace(command, erasures=erasures), expected_version, idempotency_key),
-        )
+        if self._meets_again(node_type, label):
+            self._look()
+        return self._register(command, expected_version, idempotency_key)
 
     def _meets_again(self, node_type: object, label: object) -> bool:
         if not (isinstance(node_type, str) and node_type in DATA and isinstance(label, str)):
@@ -240,7 +232,7 @@ class Run(Context[RunState]):
         idempotency_key: str | None,
     ) -> str:
         # A repeated call has another time, but it is the same call.
-        call = Without(command, "created_at", "erasures")
+        call = Without(command, "created_at")
         events = self._record(command, expected_version, idempotency_key, catch_up=True, call=call).events
         event = next(event for event in events if isinstance(event, NodeEvent))
         return node_name(type_of(event), event.label)
@@ -261,17 +253,20 @@ class Run(Context[RunState]):
         """
         if not isinstance(changes, Mapping):
             raise InvalidInputError(f"the changes are {changes!r}: give a dict of attributes and their values")
-        from ..erasure.looking import made_unerased
+        command = commands.ModifyNode(graph_node_label, dict(changes))
+        self._look()
+        self._warn_of_types(command)
+        self._record(command, expected_version, idempotency_key, catch_up=False)
 
-        call = commands.ModifyNode(graph_node_label, dict(changes))
+    def _look(self) -> None:
+        """
+        Look for erasures of others, before an event has what a node had: of an erased one that is no longer remembered.
 
-        def modify(erasures: int) -> None:
-            self._warn_of_types(call)
-            command = replace(call, erasures=erasures)
-            self._record(command, expected_version, idempotency_key, catch_up=False, call=call)
+        Unlike that of a summary, the append does not compare their version: all runs would wait for one slice.
+        """
+        from ..erasure.looking import look
 
-        # The event has the old values: those of an erased node must not be recorded.
-        made_unerased(self._journal.log, modify)
+        look(self._journal.log)
 
     def _warn_of_types(self, command: commands.ModifyNode) -> None:
         """Log a warning for each value that gets another type, which is allowed."""

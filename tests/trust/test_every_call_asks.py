@@ -162,7 +162,7 @@ def test_the_lists_are_of_names_that_exist() -> None:
 
     async def names() -> set[str]:
         with refold.open(":memory:", allow=Policy()) as store:
-            return {name for handle in (await filled(store)).values() for name in dir(handle)}
+            return {name for handle in (await filled(store)).values() for name in object.__dir__(handle)}
 
     assert set(HARMLESS) - asyncio.run(names()) == set()
     assert set(UNASKED) - set(dir(refold.Store)) == set()

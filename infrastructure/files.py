@@ -137,8 +137,10 @@ def making(path: Path) -> Iterator[IO[bytes]]:
     """
     Yield a file to write piece by piece; at the end it has the name `path`, which is new, or is that of the same bytes.
 
+    It is locked while it is open, also by a copy of its descriptor: so long its maker may take it away again.
+
     Raises:
-        FileExistsError: something else has the name.
+        FileExistsError: something else has the name, or a file that its maker may take away.
     """
     with file_beside(path) as file:
         yield file
@@ -146,13 +148,22 @@ def making(path: Path) -> Iterator[IO[bytes]]:
         try:
             os.link(file.name, path)
         except FileExistsError:
-            if not cmp(file.name, path, shallow=False):
+            if _is_locked(path) or not cmp(file.name, path, shallow=False):
                 raise
         except OSError:
             # There are no links in this file system: between these two steps the file is empty.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, OWNER))
             Path(file.name).replace(path)
         sync_folder(path.parent)
+
+
+def _is_locked(path: Path) -> bool:
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 @contextmanager

@@ -152,9 +152,7 @@ class Archivist:
 
     def _put_away(self, path: Path, why: str, selection: Selection, left: Sequence[Sealed], version: int) -> Archived:
         archive = self._system.new_id("archive-")
-        # One that is the same was left by a process that was killed, or is that of another store, too.
-        was_there = path.exists()
-        hashed = self._write(path, {stream: len(some) for stream, some in selection.versions.items()})
+        hashed, made = self._write(path, {stream: len(some) for stream, some in selection.versions.items()})
         said = StoreErased(erasure=archive, scope="archive", why=why, erased=(), file=str(path), hash=hashed)
         seals = ((one.remnant.stream, one.remnant.version, one.seal) for one in left)
         try:
@@ -163,15 +161,22 @@ class Archivist:
         except (ConcurrencyError, StorageReadOnlyError):
             # After any other error the log may have them as archived: then this file alone has the texts.
             if all(one.id != archive for one in self._eraser.state.archives.values()):
-                if not was_there:
+                # One with the same bytes was left by a process that was killed, or is that of another store, too.
+                if os.path.samestat(os.fstat(made), path.stat()):
                     path.unlink()
                 raise
+        finally:
+            os.close(made)
         unreached = self._eraser.finish([archive], self._eraser.made_of(left))
         contexts = contexts_of(one.remnant.stream for one in left)
         return Archived(file=str(path), contexts=contexts, events=len(left), unreached=unreached)
 
-    def _write(self, path: Path, heads: dict[str, int]) -> bytes:
-        """Write streams, each up to a version; return the hash of the file."""
+    def _write(self, path: Path, heads: dict[str, int]) -> tuple[bytes, int]:
+        """
+        Write streams, each up to a version; return the hash of the file, and a descriptor of what was written.
+
+        While that is open no other archive takes the file for its own.
+        """
         with (
             _as_stored(self._log) as stored,
             writing_file(path, self._log, is_new=True) as file,
@@ -181,7 +186,7 @@ class Archivist:
             collection = _StoredEvents(self._log, stored, lines)
             collection.take(heads)
             collection.write(file)
-            return _hash_of(file)
+            return _hash_of(file), os.dup(file.fileno())
 
     # Back
 

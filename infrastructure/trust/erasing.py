@@ -83,6 +83,7 @@ BROKEN_OFF = (
     "{}. Texts of {:,} events are erased from the log already, and not from all that was made of it; others are not"
     " erased: call it again, which does the rest. There is no receipt"
 )
+CUT_OFF = "what others made of the texts meanwhile, as the process ended before it looked for that: erase again"
 LOGGER = logging.getLogger("refold")
 
 
@@ -247,7 +248,7 @@ class Eraser:
         selection = Selection(self._log, mask, archived=self.state.archives.keys())
         selection.lost = set()
         if wanted.user is not None:
-            selection.whole.update(self._streams_of(wanted.user))
+            selection.take_whole(self._streams_of(wanted.user))
             if not selection.whole:
                 none = f"there is no context of the user {wanted.user!r}"
                 raise NotFoundError("; ".join([none, *self._lost(wanted.user)]))
@@ -357,7 +358,7 @@ class Eraser:
             # They are named now, which leaves nothing else to be done.
             selection.archived = ()
             if wanted.user is not None:
-                selection.whole.update(self._streams_of(wanted.user))
+                selection.take_whole(self._streams_of(wanted.user))
                 if isinstance(self._log, DestroysKeys):
                     # Another erasure of the user may have retired the key, and made the next one.
                     _use_newest_key(selection, self._log, wanted.user)
@@ -367,10 +368,12 @@ class Eraser:
         """Return the projections whose rows were made of erased events."""
         return [one for one in self._runner.projections.values() if any(is_folded(one, each) for each in done)]
 
-    def finish(self, erasures: Iterable[str], made: Iterable[Projection] | None = None) -> tuple[str, ...]:
+    def finish(
+        self, erasures: Iterable[str], made: Iterable[Projection] | None = None, unreached: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         """
         Remove erased texts from all that is made from events, and record that, by the ids of the erasures; `made` are
-        the projections concerned, by default all. Return where texts may still be.
+        the projections concerned, by default all. Return where texts may still be, with what is `unreached` already.
 
         Raises:
             StorageError: the database refused; the next process that opens the store tries again.
@@ -378,7 +381,7 @@ class Eraser:
         self._take_out([*self._runner.projections.values()] if made is None else [*made])
         if isinstance(self._log, DestroysKeys):
             self._log.destroy_retired_keys()
-        unreached = tuple(self._log.scrub())
+        unreached = (*unreached, *self._log.scrub())
         for erasure in erasures:
             self.record(ErasureFinished(erasure=erasure, unreached=unreached))
         note_own(self._log, self._log.head(STREAM))
@@ -398,7 +401,8 @@ class Eraser:
             recent: Any = self._log.read_events(STREAM, after=max(0, version - RECENT_EVENTS))
             unfinished = fold(Erasures(), recent).unfinished
             if unfinished:
-                self.finish(unfinished)
+                self.finish(unfinished, unreached=(CUT_OFF,))
+                LOGGER.warning("an erasure that was cut off is finished; it has not reached %s", CUT_OFF)
         except RefoldError as error:
             LOGGER.warning("whether an erasure is finished will be looked at when the store is opened again: %s", error)
 

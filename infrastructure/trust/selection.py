@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64decode
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from hashlib import blake2b
 from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -31,7 +31,7 @@ from ...domain.pool.events import AddedEvent, PoolConflictResolved
 from ...domain.positions import BEGINNING
 from ...domain.spans import Ref, Segment, Span
 from ...domain.trajectory import events as run
-from ...domain.trajectory.nodes import node_name
+from ...domain.trajectory.nodes import DATA, node_name
 from ...domain.window.events import WindowItemEvent
 from ...projections.contract import Projection
 from ...projections.json_texts import leaves_of
@@ -85,8 +85,8 @@ class Selection:
         # Events of which a text or a name that stays has the name of the user.
         self.mentions: list[str] = []
         self.mentioned = 0
-        # The hashes of all longer texts that are to be erased, from the first look on.
-        self._texts: set[bytes] | None = None
+        # The hashes of all longer texts that are to be erased, once those of whole streams were read.
+        self._texts, self._has_texts = set[bytes](), False
         # Items to come, by stream, and by version or id: an earlier event says what they are made from.
         self._made: set[tuple[str, int | str]] = set()
         # The runs and names of erased nodes, and the earlier rounds of each run, whose nodes it may meet again.
@@ -102,6 +102,15 @@ class Selection:
         """Return whether an event is to be erased."""
         is_in_whole = stream in self.whole and version <= self.ends.get(stream, version)
         return is_in_whole or version in self.versions.get(stream, ())
+
+    def take_whole(self, streams: Set[str]) -> None:
+        """Erase streams whole; if one was not before, the log is to be gone through once more."""
+        if streams <= self.whole:
+            return
+        self.whole |= streams
+        self._moment, self._has_texts = BEGINNING, False
+        self.copied = self.mentioned = 0
+        self.copies, self.mentions = [], []
 
     def add(self, stream: str, version: int) -> None:
         """Erase an event, too."""
@@ -186,8 +195,9 @@ class Selection:
         Events are met in the order of the log, so a summary comes behind what it summarises, and one of summaries
         behind those.
         """
-        if self._texts is None:
-            self._texts = {_hash(text) for one in self.sealed() for text in _gone(one)}
+        if not self._has_texts:
+            self._texts |= {_hash(text) for one in self.sealed() for text in _gone(one)}
+            self._has_texts = True
         while (page := self._log.read_all(after=self._moment, limit=PAGE_EVENTS, undecodable=True)).events:
             for recorded in page.events:
                 self._look(recorded, self._texts)
@@ -202,8 +212,7 @@ class Selection:
         if isinstance(event, run.RoundsRestored):
             self._rounds[stream] = {one.stream for one in event.rounds}
         if self.has(stream, version):
-            if isinstance(event, run.NodeEvent):
-                self._nodes.add((stream, _name_of(event)))
+            self._note_node(stream, event)
             return
         user = self.mask.user
         if user is not None and getattr(event, "user", None) == user:
@@ -214,6 +223,7 @@ class Selection:
         if item in self._made or self._is_made_from_erased(stream, event):
             self._made.discard(item)
             self.add(stream, version)
+            self._note_node(stream, event)
             left = skeleton_of(event)
             texts.update(_hash(text) for text in _texts_of(event) if text not in {*_texts_of(left)})
             return
@@ -234,6 +244,15 @@ class Selection:
             self.copied += 1
             if len(self.copies) < COPIES_MAX:
                 self.copies.append(recorded.reference)
+
+    def _note_node(self, stream: str, event: Any) -> None:
+        """Note the node of an erased event, by the name under which it may be met again."""
+        if isinstance(event, run.NodeChanged | run.PortraitWritten):
+            node = event.node.within(stream)
+            registered = (one.event for one in self._read(node.stream, node.version - 1, node.version))
+            event = next(registered, None)
+        if isinstance(event, run.NodeEvent):
+            self._nodes.add((stream, _name_of(event)))
 
     def _look_for_name(self, recorded: RecordedEvent) -> None:
         if self._user is None or isinstance(recorded.event, Undecodable) or not self._may_name(recorded):
@@ -268,8 +287,8 @@ class Selection:
                 return self._names_erased(stream, replaced)
             case chat.Forked(config=config, lineage=lineage) if config is not None:
                 return any(one.stream in self.whole or one.stream in self.versions for one in lineage)
-            case run.NodeRegistered():
-                # A node that is met again has what it had.
+            case run.NodeRegistered(type=kind) if kind in DATA:
+                # Data that is met again has what it had.
                 name = _name_of(event)
                 return any((one, name) in self._nodes for one in (stream, *self._rounds.get(stream, ())))
         return False
@@ -277,7 +296,7 @@ class Selection:
     def _names_erased(self, stream: str, spans: Iterable[Span]) -> bool:
         for span in spans:
             name = span.stream or stream
-            if name in self.whole:
+            if name in self.whole and any(self.has(name, found.start) for found in span.ranges()):
                 return True
             versions = self.versions.get(name)
             if versions and any(version in run for run in span.ranges() for version in versions):

@@ -123,7 +123,9 @@ def test_what_is_made_of_a_context_at_the_moment_of_erasing(
         else:
             store.erase(context="a", why="x", dry_run=False)
 
-        assert WORD not in repr([one.event for one in store.log.read("chat:b")])
+        # The call that is changed was added behind the end of what retention erases.
+        stays = is_retention and make is changed_call_of_a_fork
+        assert (WORD in repr([one.event for one in store.log.read("chat:b")])) == stays
         assert WORD not in repr(store.log.read_events("chat:a")[:4])
         assert store.verify().problems == ()
 
@@ -145,50 +147,6 @@ def test_what_is_made_of_an_item_at_the_moment_of_erasing(monkeypatch: pytest.Mo
 
         assert WORD not in repr(store.log.read_events("chat:a"))
         assert "three" in repr(chat.items)
-        assert store.verify().problems == ()
-
-
-@pytest.mark.parametrize("item", [None, "Table(t)"])
-def test_what_a_later_round_says_of_a_node(item: str | None) -> None:
-    """It has what the node was before, so it leaves with the node, or with the round that has the node."""
-    with refold.open(":memory:") as store:
-        run = store.run("mia", "s", 0)
-        asked = run.register_query("which?")
-        read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
-        table = run.register_node("Table", WORD, [read], label="t", path="/t")
-        later = store.run("mia", "s", 1)
-        later.register_query("and then?")
-        later.modify_node(table, {"description": "another one"})
-        assert WORD in repr(store.log.read_events(later.stream_id))
-
-        told = store.erase(context=run.stream_id, item=item, why="x", dry_run=False)
-
-        assert [one.context for one in told.contexts] == [run.stream_id, later.stream_id]
-        assert told.contexts[1].events == 1
-        assert WORD not in repr(store.log.read_all(after=BEGINNING, limit=100).events)
-        assert store.verify().problems == ()
-
-
-@pytest.mark.parametrize("item", [None, "Table(t)", "@4"])
-def test_a_node_that_is_met_again(item: str | None) -> None:
-    """It has the attributes that it had, in the same round and in later ones; another node of the later round stays."""
-    with refold.open(":memory:") as store:
-        first = store.run("mia", "s", 0)
-        for number in range(3):
-            run = store.run("mia", "s", number)
-            asked = run.register_query("which?")
-            read = run.register_node("Action", "", [asked], action="read", params={}, output="", success=True)
-            for _ in range(2):
-                new: dict[str, Any] = {} if number else {"path": f"/{WORD}"}
-                run.register_node("Table", "" if number else WORD, [read], label="t", **new)
-            run.register_node("Table", "this stays", [read], label=f"another{number}", path="/t")
-        assert repr(store.log.read_all(after=BEGINNING, limit=100).events).count(WORD) > 6
-
-        store.erase(context=first.stream_id, item=item, why="x", dry_run=False)
-
-        events = repr(store.log.read_all(after=BEGINNING, limit=100).events)
-        assert WORD not in events
-        assert events.count("this stays") == (3 if item else 2)
         assert store.verify().problems == ()
 
 

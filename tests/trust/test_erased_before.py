@@ -11,10 +11,14 @@ from typing import Any, Literal
 import pytest
 
 import refold
+from refold.domain.erasure.events import STREAM, ErasureFinished
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError
 from refold.domain.log.ports import NewEvents
+from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.domain.trajectory import run as running
+from refold.infrastructure.trust.erasing import CUT_OFF, Wanted
+from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller
 
 from .stores import KINDS, WORD, places
@@ -208,3 +212,72 @@ def test_who_may_only_append_registers_a_node_again() -> None:
         (read,) = run.nodes("Action")
         with refold.acting(actor="agent"):
             assert run.register_node("Table", "", [read], label="t") == "Table(t)"
+
+
+def in_a_look(
+    monkeypatch: pytest.MonkeyPatch, number: int, *, before: Meanwhile = int, behind: Meanwhile = int
+) -> None:
+    """Let an erasure's look through the log, the first one or a later one, be preceded and followed by something."""
+    complete, looks = Selection.complete, [0]
+
+    def crossed(self: Selection) -> None:
+        looks[0] += 1
+        if looks[0] == number:
+            before()
+        complete(self)
+        if looks[0] == number:
+            behind()
+
+    monkeypatch.setattr(Selection, "complete", crossed)
+
+
+def test_retention_leaves_what_is_said_of_what_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An item that comes while it erases stays, and so does the reason for which a fork lets it go."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_message("user", WORD)
+
+        def goes_on() -> None:
+            stays = chat.add_message("user", "this stays")
+            chat.fork("f").evict([stays.id], reason="said of what stays")
+
+        in_a_look(monkeypatch, 2, before=goes_on)
+        store._eraser.erase(Wanted("retention", contexts=["a"], check=lambda: None), dry_run=False)
+
+        assert WORD not in seen(store)
+        assert ("this stays" in seen(store), "said of what stays" in seen(store)) == (True, True)
+
+
+def test_a_scope_of_a_user_that_comes_during_the_erasure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is erased, too, and what was taken for a copy of somebody else's before is none."""
+    text = f"a longer text with {WORD} in it"
+    with refold.open(":memory:") as store:
+        store.chat("a", user="mia").add_message("user", text)
+        store.chat("b").add_message("user", text)
+        record = MemoryRecord(scope="mia", key="k", value=text)
+        in_a_look(monkeypatch, 1, behind=lambda: store.memory().scope("mia").put(record))
+
+        told = store.erase(user="mia", why="asked", dry_run=False)
+
+        assert [one.context for one in told.contexts] == ["chat:a", "memory:mia"]
+        assert told.copies == ("chat:b@2",)
+        assert seen(store).count(WORD) == 1
+
+
+def test_an_erasure_that_is_cut_off_before_its_last_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others made of the texts in its last moment may stay, until it is made again."""
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_message("user", WORD)
+        with monkeypatch.context() as patched:
+            in_a_look(patched, 3, before=end)
+            with pytest.raises(KeyboardInterrupt):
+                store.erase(context="a", why="asked", dry_run=False)
+        store._eraser.finish_what_is_left()
+
+        (finished,) = [event for event in store.log.read_events(STREAM) if isinstance(event, ErasureFinished)]
+        assert CUT_OFF in finished.unreached

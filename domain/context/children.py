@@ -38,6 +38,8 @@ def begin_child(
     try:
         journal.execute(begin, call=call, idempotency_key=key, catch_up=False)
     except ConcurrencyError as error:
+        if error.stream != stream:
+            raise
         made = "fork" if kind == "chat" else "branch"
         raise InvalidInputError(f"{stream} exists already: {made} under another id") from error
     # The first event is never queued, because all queued events of the context depend on it.

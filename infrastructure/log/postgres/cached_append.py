@@ -53,8 +53,9 @@ ReadyAtEnds = Sequence[tuple[Ready, End]]
 
 def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
     """
-    Return the ends of the streams of these events. None if one of them cannot be appended this way, or if two streams
-    are in one slice: the second would need the end that the first one leaves.
+    Return the ends of the streams of these events. None if one of them cannot be appended this way, as one without
+    events, whose version is only compared; or if two streams are in one slice: the second would need the end that the
+    first one leaves.
     """
     ends: list[End] = []
     for new in news:
@@ -69,7 +70,7 @@ def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
         tip = None if slice_end is None else slice_end.tips.get(new.stream)
         if slice_end is None or tip is None or tip.version is None or new.idempotency_key is not None:
             return None
-        if len(new.events) >= EVENTS_MAX or new.expected_digest not in (b"", tip.digest):
+        if not 0 < len(new.events) < EVENTS_MAX or new.expected_digest not in (b"", tip.digest):
             return None
         # A refusal needs a proof, which the planned append reads.
         if new.expected_version not in (tip.version, ANY_VERSION):
@@ -90,6 +91,7 @@ def guessed_slices(news: Sequence[NewEvents], memory: Memory) -> dict[str, int] 
         if (
             number not in memory.slice_ends
             or new.idempotency_key is not None
+            or not new.events
             or not (new.stream + new.root).isprintable()
         ):
             return None
@@ -100,7 +102,7 @@ def guessed_slices(news: Sequence[NewEvents], memory: Memory) -> dict[str, int] 
 def _beginning(new: NewEvents, memory: Memory) -> End | None:
     """Return the end of a stream that is to be new; if its id is taken, the database refuses its row."""
     root = new.root or new.stream
-    if new.expected_version != 0 or new.idempotency_key is not None or len(new.events) >= EVENTS_MAX:
+    if new.expected_version != 0 or new.idempotency_key is not None or not 0 < len(new.events) < EVENTS_MAX:
         return None
     names = new.stream + root
     if not names.isprintable():

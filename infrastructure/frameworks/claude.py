@@ -157,8 +157,8 @@ class RefoldSessions(SessionStore):
         messages = [_message_of_line(number, entry) for number, entry in enumerate(entries)]
         # The transcript of a sub-agent is about the user of its session, too.
         session = SessionKey(project_key=key["project_key"], session_id=key["session_id"])
-        user = user_of(self._store, self.chat_id(session)) if "subpath" in key else None
         with acting_as(self._actor):
+            user = user_of(self._store, self.chat_id(session)) if "subpath" in key else None
             self._chats.change(context_id, lambda found: _add(found, key, messages), user=user)
 
     def _load(self, key: SessionKey) -> list[dict[str, Any]] | None:

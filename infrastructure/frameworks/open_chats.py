@@ -25,7 +25,7 @@ from ...domain.erasure.forgetting import watch
 from ...domain.errors import LogWentBackError, NotFoundError
 from ...domain.ids import stream_id
 from ...domain.log.envelope import acting, current_meta
-from ...domain.log.gate import gate_of
+from ...domain.log.gate import behind_gate, gate_of
 from ...projections.saved_states import SAVED_STATES, SavedStateRow, states_prefix
 from ..store import Store
 from .conversation import Conversation, Kept, Message, is_later_part
@@ -53,7 +53,8 @@ def require_store(store: Store) -> Store:
 
 def user_of(store: Store, chat_id: str) -> str | None:
     """Return the user of a chat: the chats beside it have the same, whom an erasure looks for; None without one."""
-    begun = store.log.read_events(stream_id("chat", chat_id), until=1)
+    # It is recorded and not shown: who may not read that chat may still make one beside it.
+    begun = behind_gate(store.log).read_events(stream_id("chat", chat_id), until=1)
     return next((getattr(event, "user", None) for event in begun), None)
 
 

@@ -1,6 +1,7 @@
 """A store of sessions: the SDK's own contracts, and chats that everything else can read."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,8 @@ from hypothesis import strategies as st
 import refold
 from refold.claude import RefoldSessions
 from refold.domain.errors import InvalidInputError
+from refold.domain.log.envelope import acting
+from refold.domain.log.gate import behind_gate
 from tests.support.effort import rows_read
 
 KEY: SessionKey = {"project_key": "-home-mia", "session_id": "s1"}
@@ -282,6 +285,26 @@ async def test_an_erasure_of_a_user_finds_the_sub_agents(store: refold.Store) ->
     assert {one.context for one in store.erase(user="mia", why="ticket 7").contexts} == {f"chat:{main}", f"chat:{sub}"}
     store.erase(user="mia", why="ticket 7", dry_run=False)
     assert [one["message"]["content"][0]["text"] for one in await sessions.load(SUB) or []] == ["[erased]"]
+
+
+@pytest.mark.parametrize(
+    "allow",
+    [
+        lambda actor, action, context: actor == "bot",
+        lambda actor, action, context: action != "read" or "agent" in context,
+    ],
+    ids=["one actor", "session unread"],
+)
+async def test_sub_agents_are_recorded_by_who_may(allow: Callable[[str | None, str, str], bool]) -> None:
+    """The user of the session is recorded, and shown to nobody: no right to read it is needed."""
+    with refold.open(":memory:", allow=lambda actor, action, context: allow(actor, action, context or "")) as store:
+        sessions = RefoldSessions(store, actor="bot")
+        with acting(actor="bot"):
+            store.chat(sessions.chat_id(KEY), user="mia")
+        await sessions.append(SUB, [line(1, "user", "hello")])
+
+        begun = behind_gate(store.log).read_events(f"chat:{sessions.chat_id(SUB)}", until=1)
+        assert [getattr(event, "user", None) for event in begun] == ["mia"]
 
 
 async def test_lists_read_no_other_sessions(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ from .projecting.store import ProjectionStore, kept_by, stored_moment
 
 PAGE_EVENTS = 512
 WAIT_SECONDS = 0.25
+# Each stream is asked for its next event. For more than these, pages are read sooner than all have answered.
+SKIPPED_STREAMS_MAX = 16
 
 
 class Wanted(NamedTuple):
@@ -151,7 +153,8 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         self._heads = dict(after.heads)
         # Whether to look for the next wanted event first: many pages may have none. In a log with slices, a place
         # behind the events of the others would be behind later ones, too.
-        self._skips = self._may_skip = wanted.streams is not None and not log.has_slices
+        are_few = wanted.streams is not None and len(wanted.streams) <= SKIPPED_STREAMS_MAX
+        self._skips = self._may_skip = are_few and not log.has_slices
         renew_in_child(self)
         forgetting.watch(log, self)
 
@@ -251,6 +254,8 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         """Go to the place before the next event of these streams; if there is none, before the last one of the log."""
         moment, end = self.moment, self._log.now().head(ONE_SEQUENCE) - 1
         for stream in streams:
+            if self._stopped.is_set():
+                return
             seen = self._log.version_at(stream, moment)
             for event in self._log.read(stream, after=seen, until=seen + 1):
                 end = min(end, event.position.number - 1)

@@ -14,7 +14,7 @@ from refold.domain.chat.events import ERASED_TEXT
 from refold.domain.errors import ConcurrencyError, DamagedError, InvalidInputError, StorageReadOnlyError
 from refold.domain.log.envelope import RecordedEvent
 from refold.domain.log.ports import Page
-from refold.domain.positions import BEGINNING
+from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure import subscription
 
 from ..contract.writing import everything
@@ -100,6 +100,29 @@ def test_one_context_of_many(at: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
     assert [event.reference for event in seen] == [f"chat:one@{version}" for version in range(1, 5)]
     assert sum(pages) <= 8 * 4
+
+
+def test_many_contexts_are_not_asked_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages say sooner which events are theirs. Up to the limit each is asked, until the subscription stops."""
+    asked: list[str] = []
+    with refold.open(":memory:") as store:
+        contexts = [f"chat:c{number}" for number in range(subscription.SKIPPED_STREAMS_MAX + 1)]
+        for context in contexts:
+            store.chat(context.removeprefix("chat:"))
+        version_at = store.log.version_at
+        with store.subscribe(contexts=contexts) as many, store.subscribe(contexts=contexts[1:]) as few:
+
+            def noted(stream: str, moment: Moment) -> int:
+                asked.append(stream)
+                few.stop()
+                return version_at(stream, moment)
+
+            monkeypatch.setattr(store.log, "version_at", noted)
+            assert next(many).stream == contexts[0]
+            assert asked == []
+            next(few, None)
+
+    assert len(asked) == 1
 
 
 @pytest.mark.parametrize(

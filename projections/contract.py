@@ -46,7 +46,7 @@ class SearchQuery(NamedTuple):
     """
     A query for the rows with all `terms`; it can be limited to a kind, or to ranges of versions of streams.
 
-    Where these are few, `keys` has the keys that all their rows have, with which a database may begin.
+    Where these are few, `keys` has the keys that all their rows have: these are looked up, and not the words.
     """
 
     terms: Sequence[Term]
@@ -60,10 +60,14 @@ class SearchQuery(NamedTuple):
         """How many of the newest rows that match are ranked."""
         return max(self.limit, CANDIDATES_MAX)
 
-    def is_about(self, row: Any) -> bool:
-        """Return whether a row is of the kind, and within the ranges, to which it is limited."""
+    def newest_of(self, rows: Iterable[Any]) -> list[Any]:
+        """Return the newest of rows that match, as many as are ranked."""
+        found = [row for row in rows if self._matches(row)]
+        return sorted(found, key=newness, reverse=True)[: self.candidates]
+
+    def _matches(self, row: Any) -> bool:
         is_within = self.streams is None or any(row.version in one for one in self.streams.get(row.stream, ()))
-        return self.kind in (None, row.kind) and is_within
+        return self.kind in (None, row.kind) and is_within and all(term.count_in(row.words) for term in self.terms)
 
 
 class Found(NamedTuple):

@@ -17,7 +17,7 @@ from ...domain.concurrency.locks import fork_safe_lock, synchronized
 from ...domain.errors import DamagedError, InvalidInputError, StorageReadOnlyError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
-from ...projections.contract import Found, Projection, SearchQuery, best_of, newness
+from ...projections.contract import Found, Projection, SearchQuery, best_of
 from ...projections.rows import end_of_prefix
 
 T = TypeVar("T")
@@ -405,9 +405,7 @@ class MemoryProjectionStore(ProjectionStore):
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
         rows = self.rows(projection) if query.keys is None else self.load(projection, query.keys).values()
-        found = [row for row in rows if query.is_about(row) and all(term.count_in(row.words) for term in query.terms)]
-        newest = sorted(found, key=newness, reverse=True)[: query.candidates]
-        return best_of(newest, query)
+        return best_of(query.newest_of(rows), query)
 
     def _erased(self) -> str:
         return self._notes.get(ERASED, "")

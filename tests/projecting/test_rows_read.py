@@ -138,13 +138,15 @@ def test_of_a_word_that_is_everywhere(tmp_path: Path, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(sqlite3, "connect", counted)
     with refold.open(str(tmp_path / "s.db")) as store:
-        store.chat("one").add_message("user", "plum")
-        other = store.chat("other", durability="enqueue")
-        for _ in range(2):
+        one, other = store.chat("one"), store.chat("other", durability="enqueue")
+        one.add_message("user", "plum")
+        for number in range(2):
             for _ in range(200):
                 other.add_message("user", "plum")
             store.flush()
-            assert len(store.search("plum", context="one")) == 1
+            # It lives beside the others: theirs lie between its own.
+            one.add_message("user", "plum")
+            assert len(store.search("plum", context="one")) == number + 2
             steps.clear()
             store.search("plum", context="one")
             counts.append(len(steps))

@@ -319,8 +319,8 @@ class DatabaseProjectionStore(ProjectionStore):
         """
 
     @abstractmethod
-    def _find(self, projection: Projection, query: SearchQuery) -> Statement:
-        """Return the statement for the newest rows that match a query, as many as are ranked."""
+    def _candidates(self, projection: Projection, query: SearchQuery) -> list[Any]:
+        """Return the newest rows that match a query, found by their words, as many as are ranked."""
 
     def _rows(self, projection: Projection, found: Iterable[Values]) -> list[Any]:
         return rows_of(projection.row, self._values(projection, found))
@@ -376,7 +376,9 @@ class DatabaseProjectionStore(ProjectionStore):
         return sum(number for (number,) in self._ask(projection, self.sql.statement(COUNT, of=projection))[0])
 
     def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
-        return best_of(self._rows_asked(projection, self._find(projection, query)), query)
+        if query.keys is not None:
+            return best_of(query.newest_of(self.load(projection, query.keys).values()), query)
+        return best_of(self._candidates(projection, query), query)
 
     # Changing
 

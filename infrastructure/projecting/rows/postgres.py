@@ -93,7 +93,7 @@ COPY_SOME = COPY_REST + " AND (slice, key) <= ($3, $4)"
 FIND = """
     SELECT {columns}
     FROM {table} AS r
-    WHERE {rows}{of_keys}r.vector @@ CAST(CAST($1 AS text) AS tsquery)
+    WHERE {rows}r.vector @@ CAST(CAST($1 AS text) AS tsquery)
         AND NOT EXISTS (
             SELECT FROM jsonb_array_elements_text(CAST(CAST($2 AS text) AS jsonb)) AS asked (phrase)
             WHERE strpos(' ' || r.words || ' ', asked.phrase) = 0)
@@ -102,8 +102,6 @@ FIND = """
     ORDER BY r.recorded_at DESC, r.version DESC, r.key DESC
     LIMIT $5
 """
-# An array, for which the planner uses the index of keys; for a query it would read all rows.
-OF_KEYS = "r.key = ANY (ARRAY(SELECT jsonb_array_elements_text(CAST(CAST($6 AS text) AS jsonb)))) AND "
 
 
 def _slice_of_key(key: str) -> bytes:
@@ -413,17 +411,16 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     # Searching
 
-    def _find(self, projection: Projection, query: SearchQuery) -> Statement:
+    def _candidates(self, projection: Projection, query: SearchQuery) -> list[Any]:
         rows = self.sql.rows and f"r.{self.sql.rows}"
-        keys = [] if query.keys is None else [json.dumps([*map(without_nul, query.keys)])]
         of = {"table": self.sql.table(projection), "columns": searched_columns(projection), "rows": rows}
-        sql = FIND.format(**of, of_keys=OF_KEYS * len(keys))
         lexemes = " & ".join(map(_lexemes, query.terms))
         phrases = json.dumps([term.pattern for term in query.terms if " " in term.words])
         within = ((name, [f"[{one.start},{one.stop})" for one in many]) for name, many in (query.streams or {}).items())
         multiranges = {name: f"{{{','.join(ranges)}}}" for name, ranges in within}
         streams = None if query.streams is None else json.dumps(multiranges)
-        return Statement(sql, (lexemes, phrases, query.kind, streams, query.candidates, *keys))
+        values = (lexemes, phrases, query.kind, streams, query.candidates)
+        return self._rows_asked(projection, Statement(FIND.format(**of), values))
 
     def index_fault(self, projection: Projection) -> None:
         """Return None: the server itself computes the index from the words of the rows."""

@@ -21,10 +21,10 @@ from ....domain.concurrency.locks import fork_safe_lock, locked
 from ....domain.errors import DamagedError, StorageError, StorageUnavailableError
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
-from ....projections.contract import Found, Projection, SearchedRow, SearchQuery, best_of
+from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ....projections.rows import end_of_prefix
 from ...log.compression import Compression, no_dictionary
-from ...log.row_faults import NUMBER_MAX, REBUILD, opening
+from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
@@ -55,16 +55,12 @@ TRIGGERED = "SELECT tbl_name FROM sqlite_schema WHERE type = 'trigger' AND name 
 FIND = """
     WITH within (stream, first, last) AS MATERIALIZED
         (SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), json_extract(value, '$[2]') FROM json_each(?))
-    , own (first, last) AS MATERIALIZED
-        (SELECT min(number), max(number) FROM {table} WHERE key IN (SELECT value FROM json_each(?)))
     SELECT {columns}
     FROM {table}_words JOIN {table} AS r ON r.number = {table}_words.rowid
     WHERE {table}_words MATCH ?
         AND (? IS NULL OR r.kind = ?)
         AND (? IS NULL
             OR EXISTS (SELECT 1 FROM within WHERE stream = r.stream AND r.version BETWEEN first AND last))
-        AND {table}_words.rowid >= (SELECT coalesce(first, ?) FROM own)
-        AND {table}_words.rowid <= (SELECT coalesce(last, ?) FROM own)
     -- Rows get their numbers in the order of the log, and the index is read backwards until there are enough.
     ORDER BY {table}_words.rowid DESC
 """
@@ -272,13 +268,13 @@ class SqliteProjectionStore(DatabaseProjectionStore):
                 found = with_all_words(self._compression, projection, [*found])
         return super()._values(projection, found)
 
-    def search(self, projection: Projection, query: SearchQuery) -> list[Found]:
+    def _candidates(self, projection: Projection, query: SearchQuery) -> list[Any]:
         with self._reading(projection) as connection:
             # Without a checkpoint the table may be missing, or belong to an older version.
             if self._moment(connection, projection) == BEGINNING:
                 return []
             with closing(connection.execute(*self._find(projection, query))) as found:
-                return best_of(islice(self._matching(projection, query, found), query.candidates), query)
+                return [*islice(self._matching(projection, query, found), query.candidates)]
 
     def _matching(self, projection: Projection, query: SearchQuery, found: sqlite3.Cursor) -> Iterator[Any]:
         """Yield the rows of those found, which have all words, that have the phrases, too."""
@@ -294,9 +290,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         terms = " AND ".join(map(indexed, query.terms))
         within = ((stream, one.start, one.stop - 1) for stream, many in (query.streams or {}).items() for one in many)
         streams = None if query.streams is None else json.dumps([*within])
-        # Without keys any number, and no number where there is no row of these keys.
-        keys, *numbers = (None, 0, NUMBER_MAX) if query.keys is None else (json.dumps(query.keys), 1, 0)
-        return Statement(sql, (streams, keys, terms, query.kind, query.kind, streams, *numbers))
+        return Statement(sql, (streams, terms, query.kind, query.kind, streams))
 
     def index_fault(self, projection: Projection) -> str | None:
         """

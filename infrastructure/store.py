@@ -643,10 +643,10 @@ class Store:
 
         first, last = (None if day is None else day_named(day) for day in (since, until))
         only = None if context is None else context_named(self.log, context)
-        users = self._runner.page(CATALOGUE, where={"key": only} if only else {}) if "user" in require_names(by) else ()
+        users = self._runner.page(CATALOGUE, where={"key": only} if only else {}) if "user" in require_names(by) else []
         # The keys of rows begin with their day.
         rows = self._runner.page(USAGE, after=first or "", where={"context": only} if only else {})
-        return summed_by(rows, by, users, since=first, until=last, context=only)
+        return summed_by(rows, by, self._sampled(users), since=first, until=last, context=only)
 
     def pending_approvals(self) -> list[PendingApproval]:
         """

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -233,15 +234,16 @@ def test_the_end_of_a_stream(place: Place, read: Callable[[LiveLog], object]) ->
 
 
 def test_a_row_of_the_catalogue(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of contexts is compared with the events of one of them; a row that they do not give is refused."""
+    """A list of contexts or users is compared with the events of one context; a row that differs is refused."""
     with place.open() as store:
         store.chat("a").add_message("user", "Hello.")
         assert [row.items for row in store.contexts()] == [1]
     (table,) = {str(name) for (name,) in place.sql(TABLES[place.is_file]) if "catalogue" in str(name)}
     place.sql(f"UPDATE {table} SET items = 7")
 
-    with place.open() as store, pytest.raises(TamperedError, match="the row of chat:a in the projection catalogue"):
-        store.contexts()
+    for ask in (refold.Store.contexts, partial(refold.Store.usage, by=["user"])):
+        with place.open() as store, pytest.raises(TamperedError, match="the row of chat:a in the projection catalogue"):
+            ask(store)
     with place.open() as store:
         checked = store._checkpoints
         assert checked is not None

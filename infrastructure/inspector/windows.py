@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.log.gate import gate_of
+from ...domain.log.ports import StreamEnd
 from ..store import Store
 from ..views.shapes import Shape
 
@@ -30,7 +31,7 @@ HELD_MAX = 10_000
 SUMS_MAX = 2_000
 COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how", "reason")
 # The intervals of the context of the last question: those of the next window are taken from them.
-_last_read: Final[WeakKeyDictionary[Store, tuple[str, list[Any]]]] = WeakKeyDictionary()
+_last_read: Final[WeakKeyDictionary[Store, tuple[tuple[str, StreamEnd, int], list[Any]]]] = WeakKeyDictionary()
 
 
 def intervals_of(store: Store, stream: str, kind: str) -> list[Any]:
@@ -38,7 +39,8 @@ def intervals_of(store: Store, stream: str, kind: str) -> list[Any]:
     if kind not in ("chat", "queue", "pool"):
         return []
     # Those of other contexts change nothing here: a fork has its parent's past.
-    name = f"{stream} {store.log.head(stream)} {store.log.head(ERASURES)}"
+    # An older copy that was put back and has grown again ends with another digest.
+    name = stream, store.log.end(stream), store.log.head(ERASURES)
     kept = _last_read.get(store)
     if kept is not None and kept[0] == name:
         return kept[1]

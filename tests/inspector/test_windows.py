@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -115,6 +119,24 @@ def test_events_of_others_have_nothing_read_again(small: None, monkeypatch: pyte
         store.erase(context="chat:b", why="asked for", dry_run=False)
         ask(store, "intervals", version="2")
         assert len(read) == 3
+
+
+def test_an_older_copy_that_grew_to_the_same_version(small: None, tmp_path: Path) -> None:
+    """It has other items in the place of those that were lost, and none of these are shown."""
+    place, older = tmp_path / "s.db", tmp_path / "older.db"
+    with refold.open(place) as store:
+        for number in range(INTERVALS):
+            store.chat("a").add_message("user", str(number))
+    shutil.copy(place, older)
+    with refold.open(older) as copy:
+        other = copy.chat("a").add_message("user", "other")
+    with refold.open(place) as writer:
+        writer.chat("a").add_message("user", "lost")
+    with refold.open(place) as store:
+        assert windows.intervals_of(store, "chat:a", "chat")[-1].item != other.id
+        with closing(sqlite3.connect(older)) as copied, closing(sqlite3.connect(place)) as replaced:
+            copied.backup(replaced)
+        assert windows.intervals_of(store, "chat:a", "chat")[-1].item == other.id
 
 
 @given(STEPS.map(lambda steps: [("say", 0)] * 12 + steps + [("say", 1)] * 40 + steps))

@@ -19,7 +19,7 @@ import msgspec
 
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
-from ....projections.contract import RANKED_CHARACTERS, Found, Projection, SearchedRow, SearchQuery, best_of
+from ....projections.contract import Found, Projection, SearchedRow, SearchQuery, best_of
 from ....projections.rows import end_of_prefix
 from ...log.row_faults import REBUILD, opening
 from ..store import (
@@ -196,11 +196,6 @@ def _text(
 def columns(projection: Projection, of: str = "") -> str:
     """Return the columns of a projection's rows, in the order of its fields; each has the prefix `of`."""
     return _quoted(projection.row.__struct_fields__, of)
-
-
-def searched_columns(projection: Projection) -> str:
-    """Return the columns of searched rows of a table `r`, with as many of their words as are ranked."""
-    return columns(projection, "r.").replace('r."words"', f'substr(r."words", 1, {RANKED_CHARACTERS})')
 
 
 def without_nul(value: Any) -> Any:

@@ -23,7 +23,7 @@ from ....domain.ids import slice_of
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
-from ....projections.contract import Projection, SearchedRow, SearchQuery
+from ....projections.contract import RANKED_CHARACTERS, Projection, SearchedRow, SearchQuery
 from ...log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
 from ...log.postgres.connection import IN_SCHEMA, first_line
@@ -45,16 +45,7 @@ from .checkpoints import (
     save_note,
     undivided,
 )
-from .database import (
-    WALKED_ROWS,
-    DatabaseProjectionStore,
-    Dialect,
-    Statement,
-    Transaction,
-    Work,
-    searched_columns,
-    without_nul,
-)
+from .database import WALKED_ROWS, DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
 from .postgres_transaction import WAIT_BRIEFLY, WireTransaction, call_of, carried_out
 
 T = TypeVar("T")
@@ -413,7 +404,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
 
     def _candidates(self, projection: Projection, query: SearchQuery) -> list[Any]:
         rows = self.sql.rows and f"r.{self.sql.rows}"
-        of = {"table": self.sql.table(projection), "columns": searched_columns(projection), "rows": rows}
+        of = {"table": self.sql.table(projection), "columns": _searched_columns(projection), "rows": rows}
         lexemes = " & ".join(map(_lexemes, query.terms))
         phrases = json.dumps([term.pattern for term in query.terms if " " in term.words])
         within = ((name, [f"[{one.start},{one.stop})" for one in many]) for name, many in (query.streams or {}).items())
@@ -431,6 +422,11 @@ def _has_all(transaction: Transaction, events: Sequence[RecordedEvent]) -> bool:
     digests = (Statement(DIGEST, (int4(one.position.slice), one.stream, int4(one.version))) for one in events)
     there = [[*map(tuple, rows)] for rows in transaction.ask(*digests)]
     return there == [[(one.digest,)] for one in events]
+
+
+def _searched_columns(projection: Projection) -> str:
+    """Return the columns of searched rows of a table `r`, with as many of their words as are ranked."""
+    return columns(projection, "r.").replace('r."words"', f'substr(r."words", 1, {RANKED_CHARACTERS})')
 
 
 def _lexemes(term: Term) -> str:

@@ -21,7 +21,7 @@ from ..projecting.runner import ProjectionRunner
 from .origins import first_events, pieces_of
 
 # Very many items of a large store may have a word. Those of contexts with up to so many versions are looked up instead.
-KEYS_MAX = 1_024
+KEYS_MAX = 256
 
 
 def search(

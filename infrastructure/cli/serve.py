@@ -105,6 +105,8 @@ def mcp(http: bool, port: int | None, host: str, write: bool, actor: str) -> Non
                 _serve_http(server, host, port, asked)
             else:
                 _closing_at_a_signal(store, lambda: asyncio.run(serve_stdio(server)))
+                # stdin has ended: the client waits until the process has, too.
+                asked.set()
 
         serving(serve, write=write)
 
@@ -113,9 +115,29 @@ def mcp(http: bool, port: int | None, host: str, write: bool, actor: str) -> Non
 def _ending_in_time() -> Iterator[threading.Event]:
     """Yield an event to set when the program is asked to end; a silent database does not hold it up for long."""
     asked = threading.Event()
-    with noted_as_over() as over:
+    with noted_as_over() as over, _noting_ctrl_c(asked):
         threading.Thread(target=end_in_time, args=(asked, over, _say), name="refold-end", daemon=True).start()
         yield asked
+
+
+@contextmanager
+def _noting_ctrl_c(asked: threading.Event) -> Iterator[None]:
+    """Set `asked` at Ctrl-C, also while no server runs, as where the store is opened or closed."""
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        # It is ignored, as in a job in the background.
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        asked.set()
+        before(number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _say(text: str) -> None:

@@ -17,6 +17,7 @@ import uvicorn
 import refold
 from refold.domain.errors import StorageClosedError
 from refold.infrastructure import frameworks
+from refold.infrastructure.cli import serve
 from refold.infrastructure.request_guard import LOCAL_HOSTS
 from tests.cli.running import refold as run
 
@@ -94,6 +95,27 @@ def test_over_stdin_and_stdout(started: Started, place: Path) -> None:
     assert (started.server["write"], started.server["actor"]) == (True, "helper")
     assert (started.stdio, started.config) == (2, None)
     assert signal.getsignal(signal.SIGINT) == before
+
+
+@pytest.mark.parametrize("way", [(), ("--http", "--port", 0)])
+def test_a_store_that_closes_slowly(
+    way: tuple[object, ...], started: Started, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time that the end may take begins before the store is closed: when stdin ends, or at Ctrl-C."""
+    ends: list[threading.Event] = []
+    in_time: list[bool] = []
+    monkeypatch.setattr(serve, "end_in_time", lambda asked, over, say: ends.append(asked))
+    monkeypatch.setattr(started, "run", lambda sockets: signal.raise_signal(signal.SIGINT))
+    close = refold.Store.close
+
+    def closing(store: refold.Store) -> None:
+        in_time.extend(asked.is_set() for asked in ends)
+        close(store)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(refold.Store, "close", closing)
+        run("mcp", "--db", place, "--write", *way)
+    assert in_time[-1:] == [True]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

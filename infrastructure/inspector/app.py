@@ -33,6 +33,8 @@ from ...domain.arguments import require_functions, require_optional, require_tex
 from ...domain.errors import (
     ConcurrencyError,
     InvalidInputError,
+    KeyDestroyedError,
+    KeyUnavailableError,
     LimitExceededError,
     LogWentBackError,
     NotAllowedError,
@@ -44,6 +46,7 @@ from ...domain.errors import (
 from ...domain.log.gate import gate_of, hook_of
 from ...domain.redaction import Redact, redacted
 from ..frameworks.open_chats import require_store
+from ..log.row_faults import MissingTableError
 from ..request_guard import HARMLESS, LOCAL_HOSTS, NEVER, RequestGuard, refused
 from ..store import Store
 from .answers import meta
@@ -71,11 +74,12 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-# The first one that fits; all others are faults of the store. Where the database is away, at its limit or lacks a
-# right, nothing is wrong with what is stored, and the same question may be answered later.
+# The first one that fits; all others are faults of the store. Where the database or a key is away, or the database is
+# at its limit or lacks a right, nothing is wrong with what is stored, and the same question may be answered later.
 STATUS = {
     NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400, LimitExceededError: 400, RefusedError: 409,
-    ConcurrencyError: 409, LogWentBackError: 500, StorageError: 503,
+    ConcurrencyError: 409, LogWentBackError: 500, MissingTableError: 500, StorageError: 503,
+    KeyDestroyedError: 500, KeyUnavailableError: 503,
 }  # fmt: skip
 Endpoint = Callable[[Request], Awaitable[Response]]
 

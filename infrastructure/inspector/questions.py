@@ -235,7 +235,8 @@ def _parameter(path: str, name: str, about: str) -> dict[str, Any]:
 
 
 def _responses() -> dict[str, Any]:
-    return {"200": {"description": "The answer.", "content": {"application/json": {}}}, "400": FAULT, "404": FAULT}
+    answer = {"description": "The answer.", "content": {"application/json": {}}}
+    return {"200": answer, **dict.fromkeys(("400", "404", "500", "503"), FAULT)}
 
 
 ENDING = ".json"

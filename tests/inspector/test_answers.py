@@ -443,6 +443,7 @@ def test_the_description_names_all_that_is_there() -> None:
     for path, question in QUESTIONS.items():
         named = {one["name"] for one in paths[f"/api/{path}"]["get"]["parameters"]}
         assert named == set(question.parameters)
+        assert {"500", "503"} <= set(paths[f"/api/{path}"]["get"]["responses"])
 
 
 async def test_news_come_once_and_go_on_after_a_pause() -> None:

@@ -23,6 +23,8 @@ import refold
 from refold.domain.errors import (
     DamagedError,
     InvalidInputError,
+    KeyDestroyedError,
+    KeyMissingError,
     LogWentBackError,
     RefoldError,
     StorageBusyError,
@@ -32,6 +34,7 @@ from refold.domain.errors import (
 from refold.infrastructure.cli.serve import bound
 from refold.infrastructure.inspector.app import BODY_MAX, HEADERS
 from refold.infrastructure.inspector.questions import ACTIONS, QUESTIONS, Question
+from refold.infrastructure.log.row_faults import MissingTableError
 from refold.infrastructure.request_guard import LOCAL_HOSTS, RequestGuard
 from tests.cli.running import refold as run
 
@@ -256,6 +259,9 @@ def test_a_store_that_is_closed_says_so(tmp_path: Path) -> None:
         (StorageUnavailableError("the server does not answer"), 503),
         (StorageBusyError("the server is at its limit"), 503),
         (StorageReadOnlyError("the database forbids it"), 503),
+        (MissingTableError("the database lacks a table: restore it from a copy"), 500),
+        (KeyMissingError("mia", "the file"), 503),
+        (KeyDestroyedError("mia"), 500),
         (LogWentBackError("the log"), 500),
         (DamagedError("event chat:a@1", "its digest differs"), 500),
     ],

@@ -7,7 +7,7 @@ Only the API of OpenTelemetry is needed: without an SDK in the program, spans go
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,8 +19,10 @@ from ...domain.chat.events import (
     UNFINISHED,
     CallChanged,
     ChatItemEvent,
+    Cleared,
     FunctionCalled,
     FunctionReturned,
+    ItemsEvicted,
     MessageAdded,
     MessageFinished,
     Piece,
@@ -35,10 +37,11 @@ from ...domain.redaction import redacted
 from ...domain.spans import Ref, refs_of
 
 TRACEPARENT = "traceparent"
-# Calls that wait for their output, and answers for their end; more are forgotten, the oldest first.
+# Ids of calls that wait for their output, each in its chat, and answers that wait for their end; of more than so many
+# the oldest are forgotten.
 CALLS_AWAITED_MAX = 10_000
-# Calls of one id that wait in one chat; ids of calls may repeat.
-CALLS_OF_ID_MAX = 100
+# Calls that wait under one of these ids, which may repeat.
+CALLS_OF_ID_MAX = 10
 NANOS = 1_000_000_000
 LAST_SECOND = (1 << 63) // NANOS
 K = TypeVar("K")
@@ -97,6 +100,10 @@ class Spans:
             self._await_call(recorded, event, batch)
         elif isinstance(event, CallChanged):
             self._change_call(recorded, event)
+        elif isinstance(event, ItemsEvicted):
+            self._forget_calls(recorded.stream, set(refs_of(event.items)))
+        elif isinstance(event, Cleared):
+            self._forget_calls(recorded.stream)
         elif isinstance(event, FunctionReturned):
             self._write_tool(recorded, event, self._asked(recorded, event))
         elif isinstance(event, MessageAdded) and event.role == "assistant":
@@ -121,6 +128,14 @@ class Spans:
                 calls[place] = batch, (version, changed.item), changed.item.id
                 return
         self._await_call(recorded, changed.item, recorded.version)
+
+    def _forget_calls(self, stream: str, gone: Container[Ref] | None = None) -> None:
+        """Let the calls wait no more that left the view: all of a chat, or those at these places."""
+        for key in [key for key in self._waiting if key[0] == stream]:
+            calls = self._waiting[key]
+            calls[:] = [] if gone is None else [call for call in calls if Ref(call[1][0]) not in gone]
+            if not calls:
+                del self._waiting[key]
 
     def _asked(self, recorded: RecordedEvent, output: FunctionReturned) -> FunctionCalled | FunctionReturned:
         """Return the call that an output answers; the output itself if the call is not known."""

@@ -115,6 +115,31 @@ def test_calls_of_one_id(store: Store, provider: TracerProvider, exporter: InMem
     assert not spans._waiting
 
 
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_a_call_that_left_the_view(
+    is_cleared: bool, store: Store, provider: TracerProvider, exporter: InMemorySpanExporter
+) -> None:
+    """The output has the arguments of the call that is left, and those of no call that was evicted or cleared."""
+    chat, other = store.chat("trip"), store.chat("other")
+    for one in (chat, other):
+        one.add_function_call("track", "1", call_id="c")
+    if is_cleared:
+        chat.clear()
+        chat.add_function_call("track", "2", call_id="c")
+    else:
+        chat.add_function_call("track", "2", call_id="c")
+        chat.evict([chat.items[0].id])
+    for one in (chat, other):
+        one.add_function_output("track", "out", "c")
+
+    spans = Spans(provider, content=True)
+    spans.follow([*other.history()[:-1], *chat.history(), *other.history()[-1:]])
+    found = [(span.attributes or {}).get("gen_ai.tool.call.arguments") for span in exporter.get_finished_spans()]
+
+    assert found == ["2", "1"]
+    assert not spans._waiting
+
+
 def test_a_call_that_a_person_changed(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
     """Its span has the arguments with which the tool ran, also beside a call of the same id, and in a fork."""
     chat = store.chat("trip")

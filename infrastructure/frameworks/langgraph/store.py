@@ -39,7 +39,7 @@ from langgraph.store.base import (
     tokenize_path,
     validate_op_namespace,
 )
-from langgraph.store.memory import InMemoryStore, _compare_values
+from langgraph.store.memory import InMemoryStore, _apply_operator, _compare_values
 
 from ....domain.canonical import require_unicode
 from ....domain.concurrency.locks import locked, renew_in_child, synchronized
@@ -339,6 +339,8 @@ class RefoldStore(BaseStore):
         """Search with LangGraph's own store in memory, so that filters and scores are the same."""
         index: Any = {**self.index_config, "embed": Embedded(asked)} if self.index_config and asked else None
         reader = InMemoryStore(index=index)
+        for wanted in (op.filter or {}).values():
+            _check_filter(wanted)
         for one, record in shown:
             if not all(_fits(record.value.get(name), wanted) for name, wanted in (op.filter or {}).items()):
                 continue
@@ -470,18 +472,22 @@ def _fits(value: Any, wanted: Any) -> bool:
     """Return whether a value fits a filter, by LangGraph's comparison; one that cannot be compared does not."""
     try:
         return bool(_compare_values(value, wanted))
-    except (TypeError, ValueError):
-        # A filter that is wrong by itself is an error.
-        _compare_values(_fitting(wanted), wanted)
+    except (TypeError, ValueError, OverflowError):
         return False
 
 
-def _fitting(wanted: Any) -> Any:
-    """Return a value that a filter can be compared with, unless the filter is wrong."""
+def _check_filter(wanted: Any) -> None:
+    """Raise what LangGraph's comparison raises where a filter is wrong by itself, whatever the items are."""
     if isinstance(wanted, dict):
-        compared = [value for name, value in wanted.items() if name.startswith("$")]
-        return compared[0] if compared else {name: _fitting(value) for name, value in wanted.items()}
-    return list(map(_fitting, wanted)) if isinstance(wanted, list | tuple) else wanted
+        has_operators = any(name.startswith("$") for name in wanted)
+        for name, value in wanted.items():
+            if has_operators:
+                _apply_operator(value, name, value)
+            else:
+                _check_filter(value)
+    elif isinstance(wanted, list | tuple):
+        for value in wanted:
+            _check_filter(value)
 
 
 def _path_of(namespace: Namespace) -> str:

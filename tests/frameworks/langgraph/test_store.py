@@ -443,12 +443,19 @@ def test_another_measure_of_texts_is_refused(store: Store, distance: str) -> Non
 def test_what_cannot_be_compared_is_not_found(memory: Store) -> None:
     """As on LangGraph's databases: of a search, an item without the field or with a text in it is not the end."""
     memories = RefoldStore(memory)
-    for key, value in (("high", 9), ("low", 1), ("none", None), ("text", "many"), ("list", [9])):
+    for key, value in (("high", 9), ("low", 1), ("none", None), ("text", "many"), ("list", [9]), ("long", 10**400)):
         memories.put(("u",), key, {"n": value})
     memories.put(("u",), "without", {})
 
     assert [item.key for item in memories.search(("u",), filter={"n": {"$gt": 5}})] == ["high"]
     assert [item.key for item in memories.search(("u",), filter={"n": {"$gte": 0, "$lt": 5}})] == ["low"]
-    for wrong in ({"$gt": "2031-01-01"}, {"$near": 5}):
-        with pytest.raises(ValueError, match=r"2031-01-01|\$near"):
-            memories.search(("u",), filter={"n": wrong})
+    for wrong in (
+        {"$gt": "2031-01-01"},
+        {"$near": 5},
+        {"$gt": 99, "$near": 5},
+        {"$eq": 1, "near": 5},
+        {"a": {"$near": 5}},
+    ):
+        for found in ("u", "nobody"):
+            with pytest.raises(ValueError, match=r"2031-01-01|near"):
+                memories.search((found,), filter={"n": wrong})

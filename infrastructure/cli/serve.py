@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from ...domain.errors import InvalidInputError, RefoldError
+from ..frameworks.extras import PAGE_MISSING
 from ..store import Store
 from .args import database, flag, given_database, keeping, optional_text, shown, summed_up, usage_error
 from .progress import ASKING, STOPPING_SECONDS_MAX, end_in_time, noted_as_over
@@ -51,7 +52,7 @@ def ui(port: int | None, host: str, write: bool, no_open: bool) -> None:
         from ..inspector.app import inspector
         from ..request_guard import LOCAL_HOSTS
     except ImportError as error:
-        raise InvalidInputError('the page needs two more packages: pip install "refold[ui]"') from error
+        raise InvalidInputError(PAGE_MISSING) from error
     with bound(host, port, UI_PORT) as listening, _ending_in_time() as asked:
 
         def serve(store: Store) -> None:

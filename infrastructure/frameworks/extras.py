@@ -1,9 +1,16 @@
-"""Which extra of Refold an adapter needs."""
+"""Which extra of Refold an adapter, or the page, needs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+PAGE_MISSING = 'the page needs two more packages: pip install "refold[ui]"'
+
+
+def is_own(error: ModuleNotFoundError) -> bool:
+    """Return whether a module of Refold itself is missing, which no extra installs."""
+    return (error.name or "").partition(".")[0] == "refold"
 
 
 @contextmanager
@@ -17,7 +24,7 @@ def needs_extra(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] == "refold":
+        if is_own(error):
             raise
         message = f'{error.name} is not installed, and this adapter needs it: pip install "refold[{name}]"'
         raise ModuleNotFoundError(message, name=error.name) from error

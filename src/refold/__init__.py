@@ -227,16 +227,20 @@ if not TYPE_CHECKING:
         module, original = _PLACES[name]
         try:
             found = globals()[name] = getattr(import_module(module), original)
-        except ModuleNotFoundError:
+        except ModuleNotFoundError as error:
+            from refold.infrastructure.frameworks.extras import is_own
+
             # `from refold import *` and `help(refold)` ask for every name, also where the page is not installed.
-            if name != "inspector":
+            if name != "inspector" or is_own(error):
                 raise
             return _inspector_missing
         return found
 
 
 def _inspector_missing(*_: object, **__: object) -> NoReturn:
-    raise ImportError('the page needs two more packages: pip install "refold[ui]"')
+    from refold.infrastructure.frameworks.extras import PAGE_MISSING
+
+    raise ImportError(PAGE_MISSING)
 
 
 def __dir__() -> list[str]:

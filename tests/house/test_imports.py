@@ -162,6 +162,17 @@ def test_all_names_are_there_without_the_page() -> None:
     assert done.stderr.splitlines()[-1] == 'ImportError: the page needs two more packages: pip install "refold[ui]"'
 
 
+def test_a_missing_module_of_the_page_itself_is_named() -> None:
+    """No extra would install it."""
+    code = "import sys; sys.modules['refold.infrastructure.inspector.live'] = None; import refold; refold.inspector"
+
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+
+    assert done.stderr.splitlines()[-1].startswith(
+        "ModuleNotFoundError: import of refold.infrastructure.inspector.live"
+    )
+
+
 @pytest.mark.parametrize("module", HEAVY)
 def test_the_facade_is_light(module: str) -> None:
     """`import refold` does not bring in what only a server, a terminal or a page needs."""

@@ -61,8 +61,8 @@ def page_of(
     `failing` are the projections that the worker could not bring up to date, and why.
     """
     try:
-        events = _in_time(lambda: store.now().events)
-        # The rows of a large store may take longer to count.
+        events, _ = _in_time(lambda: (store.now().events, statuses_of(store, names)))
+        # All of it answers; but the rows of a large store may take longer to count.
         found = statuses_of(store, names, count)
     except RefoldError:
         return _metric("refold_up", "gauge", "Whether the store answers.", [("", 0)])

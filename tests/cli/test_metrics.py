@@ -111,17 +111,19 @@ def test_whether_all_is_well(store: package.Store, monkeypatch: pytest.MonkeyPat
         assert asked(url, "/")[0] == 404
 
 
-def test_a_database_that_is_silent(store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("question", ["now", "checkpoint"])
+def test_a_database_that_is_silent(question: str, store: package.Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever asks is told so before they give up, however long it is silent; then all is well again."""
     monkeypatch.setattr(metrics, "ANSWER_SECONDS_MAX", 0.05)
     may_answer = threading.Event()
-    now = type(store.log).now
+    asked_of = type(store.log) if question == "now" else type(store._projections)
+    answer = getattr(asked_of, question)
 
-    def silent(log: Any) -> Any:
-        assert may_answer.wait(20)
-        return now(log)
+    def silent(*given: Any) -> Any:
+        assert may_answer.wait(5)
+        return answer(*given)
 
-    monkeypatch.setattr(type(store.log), "now", silent)
+    monkeypatch.setattr(asked_of, question, silent)
     with metrics_served(store, ["catalogue"], ANYWHERE) as url:
         assert url is not None
         status, said = asked(url, "/health")

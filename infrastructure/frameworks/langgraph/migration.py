@@ -53,11 +53,16 @@ class ThreadReport(msgspec.Struct, frozen=True):
 
 
 class Source(NamedTuple):
-    """A database of another saver: that saver, a function that runs a query, its error, and what differs in the SQL."""
+    """
+    A database of another saver: that saver, a function that runs a query, and what differs in the SQL.
+
+    `fault` is what the function raises, and `away` what it raises where the database may answer later.
+    """
 
     saver: BaseCheckpointSaver[Any]
     query: Callable[[str, Sequence[str]], list[dict[str, Any]]]
     fault: type[Exception]
+    away: type[Exception]
     mark: str
     table: str
 
@@ -143,8 +148,9 @@ def import_threads(
     before gets the checkpoints that were saved since. A `dry_run` saves none.
 
     Raises:
-        InvalidInputError: there is no such database, it has no checkpoints, or a type cannot be imported.
-        StorageUnavailableError: it failed meanwhile; another import goes on from there.
+        InvalidInputError: there is no such database, it has no checkpoints or cannot be read, or a type cannot be
+            imported.
+        StorageUnavailableError: it did not answer meanwhile; another import goes on from there.
     """
     serde = _serializer(allowed)
     reports: list[ThreadReport] = []
@@ -257,14 +263,17 @@ def _opened(location: str, serde: JsonPlusSerializer) -> Iterator[Source]:
     with opened(place, serde) as source:
         try:
             source.query(f"{THREADS} LIMIT 1", ())
+            source.query(WRITES.format(source.mark, source.table), ("", "", ""))
         except source.fault as error:
             raise InvalidInputError(f"no checkpoints of LangGraph can be read there: {error}") from error
         try:
             yield source
-        except source.fault as error:
+        except source.away as error:
             raise StorageUnavailableError(
                 f"the database of LangGraph's saver failed: {error}: import again when it answers, to go on from there"
             ) from error
+        except source.fault as error:
+            raise InvalidInputError(f"the database of LangGraph's saver cannot be read: {error}") from error
 
 
 @contextmanager
@@ -281,7 +290,7 @@ def _sqlite(location: str, serde: JsonPlusSerializer) -> Iterator[Source]:
         return [dict(zip(names, row, strict=True)) for row in cursor]
 
     try:
-        yield Source(saver(connection, serde=serde), query, sqlite3.Error, "?", "writes")
+        yield Source(saver(connection, serde=serde), query, sqlite3.Error, sqlite3.OperationalError, "?", "writes")
     finally:
         connection.close()
 
@@ -302,7 +311,8 @@ def _postgres(location: str, serde: JsonPlusSerializer) -> Iterator[Source]:
     try:
         # Not `connection.read_only`, which says nothing of statements outside a transaction.
         connection.execute("SET default_transaction_read_only = on")
-        yield Source(saver(connection, serde=serde), query, psycopg.Error, "%s", "checkpoint_writes")
+        fault, away = psycopg.Error, psycopg.OperationalError
+        yield Source(saver(connection, serde=serde), query, fault, away, "%s", "checkpoint_writes")
     finally:
         connection.close()
 

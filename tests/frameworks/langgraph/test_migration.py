@@ -20,7 +20,7 @@ from langgraph.types import Command
 import refold
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.infrastructure.frameworks.langgraph import migration
-from refold.infrastructure.frameworks.langgraph.migration import import_threads
+from refold.infrastructure.frameworks.langgraph.migration import import_threads, require_threads
 from refold.infrastructure.frameworks.langgraph.thread import Thread
 from refold.infrastructure.store import Store
 from refold.langgraph import RefoldSaver
@@ -234,8 +234,8 @@ def test_what_is_no_database_of_a_saver_is_refused(theirs: str, tmp_path: Path, 
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_a_database_that_fails_meanwhile_is_named(theirs: str, memory: Store) -> None:
-    """As one whose server is stopped: it is not the store that failed. What came over before stays."""
+def test_a_database_without_its_writes_is_refused(theirs: str, memory: Store) -> None:
+    """Before anything is imported: to try again would not help."""
     with saver_at(theirs) as saver:
         put(saver, "t1")
     with migration._opened(theirs, JsonPlusSerializer()) as source:
@@ -245,7 +245,26 @@ def test_a_database_that_fails_meanwhile_is_named(theirs: str, memory: Store) ->
     with closing(opened), opened:
         opened.execute(statement)
 
-    with pytest.raises(StorageUnavailableError, match=rf"(?s)LangGraph's saver failed: .*{table}.*again"):
+    with pytest.raises(InvalidInputError, match=rf"(?s)no checkpoints of LangGraph can be read there: .*{table}"):
+        require_threads(theirs, allowed=())
+
+
+@pytest.mark.parametrize("is_away", [True, False])
+def test_a_database_that_fails_meanwhile_is_named(
+    is_away: bool, theirs: str, memory: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one whose server is stopped: it is not the store that failed. What is damaged is not to be tried again."""
+    with saver_at(theirs) as saver:
+        put(saver, "t1")
+
+    def fail(source: migration.Source) -> Any:
+        raise (source.away if is_away else source.fault)("the page 7")
+
+    monkeypatch.setattr(migration.Source, "threads", fail)
+    kind, says = (StorageUnavailableError, "failed: the page 7: import again") if is_away else (
+        InvalidInputError, "cannot be read: the page 7$"
+    )  # fmt: skip
+    with pytest.raises(kind, match=f"LangGraph's saver {says}"):
         import_threads(memory, theirs)
 
 

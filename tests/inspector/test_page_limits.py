@@ -58,6 +58,55 @@ def test_a_text_that_is_on_its_way_is_not_asked_for_again(watched: Watched) -> N
     expect(page.locator(".item.added")).to_contain_text("scrubbed 2")
 
 
+ASK_ANEW = """async (address) => {
+  const { fetchBodies, forgetUnfinished, known } = await import(address);
+  const asked = [];
+  window.fetch = (_, { signal }) => new Promise((take, refuse) => {
+    signal?.addEventListener("abort", () => refuse(signal.reason));
+    asked.push((body) => take(new Response(JSON.stringify(body))));
+  });
+  const next = async () => {
+    while (!asked.length) await new Promise((done) => setTimeout(done));
+    return asked.shift();
+  };
+  const text = (ref) => ({ ref, body: ref, grows: true });
+  const timeout = AbortSignal.timeout;
+  const limits = [];
+  AbortSignal.timeout = (limit) => { limits.push(limit); return timeout.call(AbortSignal, 50); };
+  const ends = [];
+  for (const texts of [[], [text("hung")]]) {
+    const fetched = fetchBodies(["hung"]).then(() => "there", (error) => error.kind);
+    const answer = await next();
+    if (texts.length) answer(texts);
+    const hung = new Promise((done) => setTimeout(done, 5_000, "awaited for ever"));
+    ends.push(await Promise.race([fetched, hung]));
+    if (ends.at(-1) !== "Unreachable") return [ends, limits, []];
+    asked.length = 0;
+  }
+  AbortSignal.timeout = timeout;
+  const fetched = fetchBodies(["one", "two", "none"]);
+  (await next())([text("one"), text("two")]);
+  const pieces = { begun: "", pieces: [], is_written: false };
+  (await next())(pieces);
+  const second = await next();
+  forgetUnfinished();
+  second(pieces);
+  await fetched;
+  return [ends, limits, ["hung", "one", "two", "none"].map((ref) => known(ref)?.body)];
+}"""
+
+
+def test_texts_that_do_not_come_are_given_up(watched: Watched) -> None:
+    """They are asked for again; news between two messages that are being written do not make the first one missing."""
+    page = watched.open("/")
+    source = str(page.locator("script[src]").get_attribute("src")).replace("page.js", "api.js")
+    ends, limits, bodies = page.evaluate(ASK_ANEW, source)
+
+    assert ends == ["Unreachable", "Unreachable"]
+    assert limits == [60_000] * 3
+    assert bodies == [None, None, "two", "this event is missing"]
+
+
 async def _fill_hostile(store: refold.Store) -> None:
     with refold.acting(actor=NASTY, correlation_id=BIDI.replace("\0", "")):
         chat = store.chat("evil", user=NASTY, session=BIDI.replace("\0", ""), agent=NASTY)

@@ -81,6 +81,8 @@ const bodies = new Map();
 // The questions for those that are on their way, by origin.
 const coming = new Map();
 const BODIES_MAX = 5_000;
+// Texts that do not come in so many milliseconds are given up, so that they can be asked for again.
+const ANSWER_MAX = 60_000;
 
 /** Return the text of an item that is known already, by its origin. */
 export const known = (ref) => bodies.get(ref);
@@ -99,12 +101,19 @@ export async function fetchBodies(refs) {
 }
 
 async function fetchPart(refs) {
-  for (const item of await ask("items", { ref: refs })) {
-    if (item.grows) item.written = await ask("pieces", { event: item.ref }).catch(() => undefined);
+  const items = await ask("items", { ref: refs }, AbortSignal.timeout(ANSWER_MAX));
+  for (const item of items) {
+    if (item.grows) item.written = await ask("pieces", { event: item.ref }, AbortSignal.timeout(ANSWER_MAX)).catch(ifRefused);
     keep(item.ref, item);
   }
   // An item whose event is missing is damaged: the page says so in its place.
-  for (const ref of refs) if (!bodies.has(ref)) keep(ref, { ref, speaker: "missing", body: "this event is missing", cut: 0 });
+  const found = new Set(items.map((item) => item.ref));
+  for (const ref of refs) if (!found.has(ref)) keep(ref, { ref, speaker: "missing", body: "this event is missing", cut: 0 });
+}
+
+/** Go on without an answer that the server refused; one that did not come is asked for again. */
+function ifRefused(error) {
+  if (!error.status) throw error;
 }
 
 /** The text of an item at a version of the context that recorded it: a message may be written piece by piece. */

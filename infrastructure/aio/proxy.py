@@ -90,13 +90,23 @@ class _Member:
 
 
 class ValueToAwait(Awaitable[R]):
-    """The value of a property; it is read in a thread when it is awaited. Python's errors name the class without it."""
+    """
+    The value of a property, which is read in a thread when it is awaited.
+
+    Its name stands in Python's errors where somebody forgot to await it.
+    """
 
     def __init__(self, read: Callable[[], R]) -> None:
         self._read = read
 
     def __bool__(self) -> NoReturn:
         raise TypeError("the value of an async property is not read yet: await it")
+
+    def __eq__(self, other: object) -> NoReturn:
+        self.__bool__()
+
+    # `asyncio.gather` keeps what it is given by its hash.
+    __hash__ = object.__hash__
 
     def __await__(self) -> Generator[Any, None, R]:
         return in_thread(self._read).__await__()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Awaitable
 from inspect import getattr_static
@@ -144,10 +145,13 @@ async def test_a_forgotten_await() -> None:
     for wrong, message in (
         (lambda: opening.chat("talk"), "the store is still to be opened, and has no 'chat': write `await"),
         (lambda: bool(chat.version), "is not read yet: await it"),
+        (lambda: chat.version == 1, "is not read yet: await it"),
+        (lambda: chat.version != 1, "is not read yet: await it"),
         (lambda: list(chat.items), "'ValueToAwait' object is not iterable"),
     ):
         with pytest.raises((AttributeError, TypeError), match=message):
             wrong()
+    assert list(await asyncio.gather(chat.version, chat.version)) == [1, 1]
 
 
 async def test_anything_else() -> None:

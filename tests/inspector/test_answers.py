@@ -434,16 +434,15 @@ def test_the_description_names_all_that_is_there() -> None:
     """The OpenAPI file has each question with its parameters."""
     with refold.open(":memory:") as store:
         paths = Asked(store)("openapi.json")["paths"]
-
     assert {f"/api/{path}" for path in (*QUESTIONS, *ACTIONS, "meta", "jobs", "tail")} == set(paths)
     for path, action in ACTIONS.items():
         post = paths[f"/api/{path}"]["post"]
         assert set(post["requestBody"]["content"]["application/json"]["schema"]["properties"]) == set(action.fields)
         assert [one["name"] for one in post["parameters"]] == ["x-refold-token"] * action.needs_token
     for path, question in QUESTIONS.items():
-        named = {one["name"] for one in paths[f"/api/{path}"]["get"]["parameters"]}
-        assert named == set(question.parameters)
-        assert {"500", "503"} <= set(paths[f"/api/{path}"]["get"]["responses"])
+        get = paths[f"/api/{path}"]["get"]
+        assert {one["name"] for one in get["parameters"]} == set(question.parameters)
+        assert {"500", "503"} <= set(get["responses"])
 
 
 async def test_news_come_once_and_go_on_after_a_pause() -> None:

@@ -13,9 +13,9 @@ import refold
 from refold.domain.chat.events import ERASED_TEXT
 from refold.domain.errors import ConcurrencyError, DamagedError, InvalidInputError, StorageReadOnlyError
 from refold.domain.log.envelope import RecordedEvent
-from refold.domain.log.ports import Page
 from refold.domain.positions import BEGINNING, Moment
 from refold.infrastructure import subscription
+from tests.support.effort import pages_read
 
 from ..contract.writing import everything
 from .histories import something_of_everything, talk_at_length
@@ -86,15 +86,7 @@ def test_one_context_of_many(at: str, tmp_path: Path, monkeypatch: pytest.Monkey
                 other.add_message("user", "not wanted")
             store.flush()
             one.add_message("user", "wanted")
-        pages: list[int] = []
-        read_all = store.log.read_all
-
-        def noted(**asked: Any) -> Page:
-            page = read_all(**asked)
-            pages.append(len(page.events))
-            return page
-
-        monkeypatch.setattr(store.log, "read_all", noted)
+        pages = pages_read(store, monkeypatch)
         with store.subscribe(contexts=["chat:one"]) as events:
             seen = first(4, events)
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.log.ports import Page
 
 # Whether tests take hours, as in scripts/soak, to draw more.
 IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
@@ -61,6 +62,19 @@ def rows_read(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> list[Any]
 
     monkeypatch.setattr(store._projections, "rows_under", noted)
     return read
+
+
+def pages_read(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return a list that gets the number of events of each page of the log that is read, from now on."""
+    read_all, sizes = store.log.read_all, list[int]()
+
+    def noted(**asked: Any) -> Page:
+        page = read_all(**asked)
+        sizes.append(len(page.events))
+        return page
+
+    monkeypatch.setattr(store.log, "read_all", noted)
+    return sizes
 
 
 def projections_counted(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> list[str]:

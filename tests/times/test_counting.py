@@ -13,6 +13,7 @@ from refold.infrastructure.queries import at as counting
 from refold.infrastructure.queries.at import StoreAt, totals_at
 from refold.projections import growth
 from tests.domain.strategies import PROPERTY
+from tests.support.effort import pages_read
 
 from .cuts import cuts, folded
 from .lives import ChatsLife
@@ -100,15 +101,7 @@ def test_the_catalogue_of_the_past_reads_no_event(store: refold.Store, monkeypat
         moments.append(store.now())
     early, late = moments[FEW], moments[FEW + 3]
     wanted = store.at(early).contexts(), store.at(late).contexts()
-    pages: list[int] = []
-    read_all = store.log.read_all
-
-    def counted(**options: Any) -> Any:
-        page = read_all(**options)
-        pages.append(len(page.events))
-        return page
-
-    monkeypatch.setattr(store.log, "read_all", counted)
+    pages = pages_read(store, monkeypatch)
     for name in ("read", "read_events", "read_ranges", "version_at"):
         monkeypatch.setattr(type(store.log), name, None)
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import statistics
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,6 +33,11 @@ SHIPPED = (*PACKAGES.values(), ROOT / "scripts", ROOT / "benchmarks")
 OURS = (*SHIPPED, ROOT / "tests")
 # Recorded data are what they are.
 DATA = {".csv", ".json", ".jsonl", ".txt"}
+TOP = {
+    *("benchmarks", "docs", "domain", "examples", "infrastructure", "projections", "scripts", "src", "tests", ".ci"),
+    *("ARCHITECTURE.md", "CHANGELOG.md", "LICENSE", "README.md", "SECURITY.md"),
+    *("constraints.txt", "mkdocs.yml", "pyproject.toml", ".editorconfig", ".gitattributes", ".gitignore"),
+}
 VAGUE_NAMES = {"common", "helpers", "misc", "utils"}
 CITED = re.compile(r"\bSPEC [A-Z]|\bDESIGN\.md")
 # Written so that this file does not find itself.
@@ -82,6 +88,13 @@ def test_files_are_short() -> None:
     long = [path for path, text in text_files() if text.count("\n") > limits.get(path, FILE_LINES_MAX)]
 
     assert long == []
+
+
+def test_nothing_lies_about_at_the_top() -> None:
+    """A picture or a note that was meant for a moment is not kept."""
+    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+
+    assert {path.partition("/")[0] for path in kept} == TOP
 
 
 def test_names_say_something() -> None:

@@ -57,7 +57,7 @@ def main() -> None:
         for item in store.chat("support-42").items:
             if isinstance(item, refold.ChatMessage):
                 print(f"{item.role.value}: {item.text}")
-            else:
+            elif isinstance(item, refold.FunctionCall | refold.FunctionCallOutput):
                 print(f"{item.type}: {item.name}")
 
 

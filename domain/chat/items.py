@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import VERSION, AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -215,6 +215,7 @@ def image_fault(fields: Mapping[str, Any]) -> str | None:
 class _Item(_View):
     """The fields of all items."""
 
+    _text_field: ClassVar[str]
     created_at: float = Field(default_factory=REAL_SYSTEM.now)
     agent_id: str | None = None
 
@@ -227,6 +228,12 @@ class _Item(_View):
         """
         # A context puts the version into the item's dict, where it hides this.
         return None
+
+    @property
+    def text(self) -> str:
+        """A message's text, a call's arguments, the output, a handoff's reason or new instructions; else empty."""
+        text: str | None = getattr(self, self._text_field)
+        return text or ""
 
 
 ChatContent = str | ImageContent
@@ -263,6 +270,7 @@ class ChatMessage(_Item):
 class FunctionCall(_Item):
     """The model asks for a function."""
 
+    _text_field = "arguments"
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("call_"))
     type: Literal["function_call"] = "function_call"
     name: str
@@ -274,6 +282,7 @@ class FunctionCall(_Item):
 class FunctionCallOutput(_Item):
     """A function's answer; `call_item_id` names the item of its call, where only the call id would mean another."""
 
+    _text_field = "output"
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("output_"))
     type: Literal["function_call_output"] = "function_call_output"
     name: str
@@ -286,6 +295,7 @@ class FunctionCallOutput(_Item):
 class AgentHandoff(_Item):
     """Control goes to another agent."""
 
+    _text_field = "reason"
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("handoff_"))
     type: Literal["agent_handoff"] = "agent_handoff"
     from_agent: str | None = None
@@ -301,6 +311,7 @@ class AgentConfigUpdate(_Item):
     `model`. A setting that is None is unset.
     """
 
+    _text_field = "instructions"
     id: str = Field(default_factory=lambda: REAL_SYSTEM.new_id("cfgupd_"))
     type: Literal["agent_config_update"] = "agent_config_update"
     instructions: str | None = None

@@ -21,6 +21,7 @@ from refold.domain.chat.item_conversion import item_of, recorded_form
 from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
+    ChatItem,
     ChatMessage,
     EncodeOptions,
     FunctionCall,
@@ -63,6 +64,25 @@ def test_what_all_items_have(item: Any) -> None:
     assert abs(MADE_BY - item.created_at) < 600
     assert item.agent_id is None
     assert isinstance(item, BaseModel)
+
+
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        (MESSAGE, "hi"),
+        (ChatMessage(role=ChatRole.USER, content="as one text"), "as one text"),
+        (CALL, "{}"),
+        (OUTPUT, "1"),
+        (HANDOFF, ""),
+        (AgentHandoff(to_agent="b", reason="he knows"), "he knows"),
+        (CONFIG, ""),
+        (AgentConfigUpdate(instructions="Be brief."), "Be brief."),
+    ],
+)
+def test_every_item_has_a_text(item: ChatItem, text: str) -> None:
+    """It can be read without asking for the kind of an item, and is no field: stored forms do not have it."""
+    assert item.text == text
+    assert "text" not in item.model_dump()
 
 
 @pytest.mark.parametrize(

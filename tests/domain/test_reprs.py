@@ -145,7 +145,7 @@ def test_the_text_of_a_message() -> None:
 
     assert chat.add_message("user", "hi").text == "hi"
     assert chat.add_message("user", ["one", image, "two"]).text == "one\ntwo"
-    assert chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content="hi")])[0].text == "hi"  # type: ignore[union-attr]
+    assert chat.add_items([refold.ChatMessage(role=refold.ChatRole.USER, content="hi")])[0].text == "hi"
     assert "text" not in chat.messages()[0].model_dump()
 
 

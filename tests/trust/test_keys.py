@@ -60,7 +60,7 @@ def test_a_file_that_is_lost_while_it_is_in_use(tmp_path: Path, becomes: str) ->
         store.chat("b", user="ben").add_message("user", "Hello again.")
 
     with refold.open(tmp_path / "a.db", keys=KeyFile(path)) as store:
-        assert [item.text for item in store.chat("b").items] == ["Hello again."]  # type: ignore[union-attr]
+        assert [item.text for item in store.chat("b").items] == ["Hello again."]
 
 
 def test_a_file_is_not_looked_for_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,7 +53,7 @@ def test_a_key_that_is_gone_is_not_made_anew(location: str, encrypt: bool, optio
         assert tables.ask("SELECT * FROM data_key") == before
         tables.change(Statement("INSERT INTO data_key VALUES ($1, $2, $3, $4, $5)", gone))
     with refold.open(location, keys=KEYS, encrypt=encrypt) as store:
-        assert [item.text for item in store.chat("c").items] == ["Hello."]  # type: ignore[union-attr]
+        assert [item.text for item in store.chat("c").items] == ["Hello."]
 
 
 def test_a_process_that_was_killed_before_it_made_the_key(location: str) -> None:

@@ -97,7 +97,7 @@ def test_a_context_that_goes_on_while_its_time_is_over(step: str, monkeypatch: p
 
         monkeypatch.setattr(Selection, step, meanwhile)
         assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:old",)}
-        assert [item.text for item in store.chat("live").items] == ["hello", "I am back"]  # type: ignore[union-attr]
+        assert [item.text for item in store.chat("live").items] == ["hello", "I am back"]
 
 
 def test_contexts_from_before_1970(location: str) -> None:
@@ -130,7 +130,7 @@ def test_an_event_at_the_moment_of_an_erasure_has_its_time(monkeypatch: pytest.M
 
         monkeypatch.setattr(MemoryLog, "erase", late)
         assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:a",)}
-        assert [item.text for item in store.chat("a").items] == ["[erased]", "I am back"]  # type: ignore[union-attr]
+        assert [item.text for item in store.chat("a").items] == ["[erased]", "I am back"]
         clock.time += 401 * DAY
         assert store.apply_retention(dry_run=False).contexts == {"all": ("chat:a",)}
         assert "back" not in repr(store.chat("a").items)

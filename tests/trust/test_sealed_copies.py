@@ -95,7 +95,7 @@ def test_a_key_that_is_made_while_a_store_is_moved(tmp_path: Path) -> None:
 
     check(second)
     with refold.open(second, keys=KEYS) as store:
-        assert [item.text for item in store.chat("n", create=False).items] == ["new here"]  # type: ignore[union-attr]
+        assert [item.text for item in store.chat("n", create=False).items] == ["new here"]
 
 
 @pytest.mark.parametrize("keys", [None, KEYS], ids=["readable", "sealed"])

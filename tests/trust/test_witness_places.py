@@ -317,7 +317,7 @@ def test_a_witness_that_one_of_several_programs_cannot_reach(tmp_path: Path) -> 
         with pytest.warns(RuntimeWarning, match="they are taken for those of a writer of"):
             store = refold.open(path, witness=place)
         with store:
-            assert store.chat("a").items[-1].text == text  # type: ignore[union-attr]  # it is a message
+            assert store.chat("a").items[-1].text == text
         assert place.lines[-2].count("with events of a writer of") == 1
     cut_off.close()
 

@@ -14,10 +14,10 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from ..hooks.hook import Hook, TurnHook, eval_args, eval_kwargs
 from ..hooks.registry import HookDecorator, HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
+from ..pool.items import T
 from .errors import SafeExecutionError, TurnTimeoutError, WrongRunMethodError
 from .tool import AsyncGenTool, BaseTool, ToolRegistry, utc_now
 
-T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., Any])
 
 

@@ -33,7 +33,7 @@ from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from .changes import INNER_NAMES, Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
 from .events import AddedEvent, Kind
-from .items import ContextItem, EvictedItem
+from .items import ContextItem, EvictedItem, T
 from .rules import Add, Begin, Command
 from .state import Completed, ContainerState, departed
 
@@ -42,7 +42,6 @@ R = TypeVar("R")
 QUEUE_LIMIT = 10
 # The largest integer that an event can hold on every log.
 LIMIT_MAX = 2**63 - 1
-T = TypeVar("T")
 
 
 async def carried_out(

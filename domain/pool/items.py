@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 
@@ -13,7 +13,13 @@ from ..spans import Ref
 from ..totals import Totals
 from .events import AddedEvent
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    import typing_extensions
+
+    # For type checkers a bare `ContextPool` is a `ContextPool[Any]`. Python's own has `default` since 3.13.
+    T = typing_extensions.TypeVar("T", default=Any)
+else:
+    T = TypeVar("T")
 
 
 @dataclass(frozen=True)

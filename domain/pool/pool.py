@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from ..arguments import require_instance, require_optional, require_whole
 from ..canonical import require_unicode
@@ -20,7 +20,7 @@ from ..words import words_of
 from .changes import Adding, Removing
 from .container import Container, require_limit
 from .events import POOL
-from .items import ContextItem, Held
+from .items import ContextItem, Held, T
 from .merge import ConflictRule, branch_of, merge_into, of_branch
 from .rules import POOLS
 
@@ -36,7 +36,6 @@ Output ONLY a JSON array of the chosen numbers, for example [3, 1]; [] if none h
 _NUMBERS = re.compile(r"\[[\d\s,]*\]")
 # A longer one is no item's, and Python makes no number of thousands of digits.
 _NUMBER = re.compile(r"(?<!\d)\d{1,18}(?!\d)")
-T = TypeVar("T")
 
 
 class SelectionError(RefoldError):

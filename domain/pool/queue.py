@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from types import EllipsisType
-from typing import Any, TypeVar
+from typing import Any
 
 from ..arguments import require_instance, require_limits, require_several
 from ..hooks.hook import ContextQueueHook, Hook
@@ -14,11 +14,9 @@ from ..positions import Moment
 from .changes import Adding
 from .container import Container, require_limit
 from .events import QUEUE
-from .items import ContextItem
+from .items import ContextItem, T
 from .merge import branch_of, merge_into, of_branch
 from .rules import QUEUES, Refill
-
-T = TypeVar("T")
 
 
 class ContextQueue(Container[T]):

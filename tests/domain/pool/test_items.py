@@ -1,7 +1,7 @@
 """The item that queues and pools take and give (SPEC P1)."""
 
 import dataclasses
-from typing import Any
+from typing import Any, assert_type
 
 import pytest
 
@@ -24,6 +24,19 @@ def test_only_the_content_is_needed() -> None:
     assert [field.name for field in dataclasses.fields(ContextItem)] == ["content", "description", "id"]
     with pytest.raises(dataclasses.FrozenInstanceError):
         bare.content = "x"  # type: ignore[misc]  # that is what is refused
+
+
+def test_the_type_of_contents_may_be_left_out() -> None:
+    """mypy refuses the annotations of this unless a bare name is one of contents of any type."""
+
+    def first(given: ContextQueue, otherwise: ContextItem) -> ContextItem:
+        return next(iter(given), otherwise)
+
+    queue = ContextQueue(limit=2)
+
+    assert_type(queue, ContextQueue[Any])
+    assert_type(ContextItem("c"), ContextItem[str])
+    assert first(queue, ContextItem("c")).content == "c"
 
 
 def test_as_a_dict() -> None:

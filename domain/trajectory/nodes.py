@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from dataclasses import field as field_of
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import DecisionRefusedError, InvalidInputError, NotFoundError
 from ..frozen import FrozenDict
@@ -81,6 +81,10 @@ class BaseIR:
     created_at: float
     history: Mapping[int, Mapping[str, Any]] = field_of(default_factory=FrozenDict)
     extra: Mapping[str, Any] = field_of(default_factory=FrozenDict)
+
+    if TYPE_CHECKING:
+        # The fields of a node's type, as `run.node(table).path`: a name does not say the type to a type checker.
+        def __getattr__(self, name: str) -> Any: ...
 
     def get_schema(self) -> dict[str, str]:
         """Return label and description."""

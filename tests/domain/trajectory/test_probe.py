@@ -204,7 +204,7 @@ def test_values_are_copied() -> None:
     name = table(run, query, path=path)
     path.append("y")
 
-    assert run.node(name).path == ["x"]  # type: ignore[attr-defined]
+    assert run.node(name).path == ["x"]
 
 
 # Pointers

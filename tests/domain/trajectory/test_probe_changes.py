@@ -43,7 +43,7 @@ def test_another_type_of_value(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         run.modify_node(table(run, query), {"path": 5})
 
-    assert run.node("Table(orders)").path == 5  # type: ignore[attr-defined]
+    assert run.node("Table(orders)").path == 5
     assert caplog.messages == ["Table(orders): path becomes a int, and was a str"]
 
 

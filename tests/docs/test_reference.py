@@ -135,6 +135,27 @@ def test_every_exported_name_is_there() -> None:
     assert {cells[0].rpartition("(#")[2].rstrip(")") for cells in rows} <= anchors(PYTHON)
 
 
+# Where users may import from: the package, the facades, and what a how-to imports from.
+PUBLIC = ("", ".chat", ".pool", ".window", ".trajectory", ".infrastructure.exchange", ".infrastructure.importing")
+# These are for the store and for importers, or no annotation needs them: a FrozenList is a list.
+INNER = """
+    ApplicationRecorder Attachment ChatState ChatView Encoding FrozenDict FrozenList Held Items Journal LiveLog Log
+    NewEvents Outcome Place Ref RoundRecord Row Segment ToolDecorator Trace Transcript WindowState
+"""
+
+
+def test_every_class_of_a_signature_is_exported() -> None:
+    """Users annotate functions of their own with what public calls take and return, and need no inner module."""
+    public = [importlib.import_module(f"refold{name}") for name in PUBLIC]
+    exported = {str(getattr(getattr(one, name), "__name__", name)) for one in public for name in one.__all__}
+    classes = {name for name, found in defined().items() if any(isinstance(node, ast.ClassDef) for _, node in found)}
+    parts = [part for node in documented().values() for part in ast.walk(node)]
+    annotations = [getattr(part, field, None) for part in parts for field in ("annotation", "returns")]
+    named = {name.id for one in annotations if one is not None for name in ast.walk(one) if isinstance(name, ast.Name)}
+
+    assert (named & classes) - exported == set(INNER.split())
+
+
 def test_the_tree_of_errors_is_that_of_the_code() -> None:
     """The drawing is the one in the docstring of the errors."""
     module = parsed(PACKAGES["refold.domain"] / "errors.py")

@@ -43,8 +43,6 @@ from .subscription import Cursor, Subscription, wanted
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from eventsourcing.persistence import ApplicationRecorder
-
     from ..domain.chat.context import ChatContext
     from ..domain.chat.tokens import TokenCounter
     from ..domain.memory.memory import Memory, MemoryScope
@@ -78,6 +76,7 @@ if TYPE_CHECKING:
     from .queries.pages import ContextPage
     from .queries.what_if import WhatIf
     from .queries.why_gone import WhyGone
+    from .recorders.store import StoreRecorder
     from .trust.checkpoints import Checkpoints
     from .trust.erasing import Eraser, Erasure
     from .trust.proofs import WitnessState
@@ -445,7 +444,7 @@ class Store:
         start = (cursor.moment if cursor else None) or after or BEGINNING
         return Subscription(self.log, after=start, wanted=wanted(kinds, contexts), cursor=cursor)
 
-    def recorder(self, context: str | None = None, *, slice_number: int | None = None) -> ApplicationRecorder:
+    def recorder(self, context: str | None = None, *, slice_number: int | None = None) -> StoreRecorder:
         """
         Return the events of this store as a recorder of the `eventsourcing` package, for its projections and followers.
 

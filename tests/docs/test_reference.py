@@ -139,8 +139,8 @@ def test_every_exported_name_is_there() -> None:
 PUBLIC = ("", ".chat", ".pool", ".window", ".trajectory", ".infrastructure.exchange", ".infrastructure.importing")
 # These are for the store and for importers, or no annotation needs them: a FrozenList is a list.
 INNER = """
-    ApplicationRecorder Attachment ChatState ChatView Encoding FrozenDict FrozenList Held Items Journal LiveLog Log
-    NewEvents Outcome Place Ref RoundRecord Row Segment ToolDecorator Trace Transcript WindowState
+    Attachment ChatState ChatView Encoding FrozenDict FrozenList Held Items Journal LiveLog Log
+    NewEvents Outcome Place Ref RoundRecord Row Segment StoreRecorder ToolDecorator Trace Transcript WindowState
 """
 
 

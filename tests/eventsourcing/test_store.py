@@ -62,9 +62,7 @@ def store(location: str) -> Iterator[Store]:
 
 def recorder_of(store: Store) -> StoreRecorder:
     """The sequence that the session lies in."""
-    recorder = store.recorder("a")
-    assert isinstance(recorder, StoreRecorder)
-    return recorder
+    return store.recorder("a")
 
 
 def settings_of(store: Store, location: str) -> dict[str, str]:

@@ -24,7 +24,8 @@ from refold.domain.errors import (
 from refold.domain.ids import slice_of
 from refold.infrastructure.log.postgres import append as append_module
 from refold.infrastructure.log.postgres import connection
-from refold.infrastructure.log.postgres.connection import PostgresDatabase, translate
+from refold.infrastructure.log.postgres.connection import PostgresDatabase
+from refold.infrastructure.log.postgres.errors import translate
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, said
@@ -110,6 +111,7 @@ def test_a_reader_pauses_before_it_reads_again(log: PostgresLog, monkeypatch: py
         ('too many connections for role "a"', StorageBusyError, "is at its limit"),
         ("remaining connection slots are reserved for roles with", StorageBusyError, "try again later"),
         ("no more connections allowed (max_client_conn)", StorageBusyError, "try again later"),
+        ("query_wait_timeout", StorageBusyError, "is at its limit"),
         ("could not write init file: No space left on device", StorageFullError, "no room left on the disk of"),
         ("the database system is starting up", StorageUnavailableError, "does not answer (connection failed"),
         ('role "a" is not permitted to log in', StorageUnavailableError, "check address, name and login"),

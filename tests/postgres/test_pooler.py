@@ -1,15 +1,16 @@
 """Behind a pooler in transaction mode every transaction may be another server process's."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
 import pytest
 
 import refold
-from refold.domain.errors import InvalidInputError
+from refold.domain.errors import InvalidInputError, StorageUnavailableError
 from refold.infrastructure.log.postgres.log import PostgresLog
-from refold.infrastructure.log.postgres.wire import Call
+from refold.infrastructure.log.postgres.wire import BEGIN, Call
 from tests.contract.writing import append, at_once, check_chain, check_order, everything, new, said
 from tests.support.pooler import pooler
 
@@ -66,6 +67,17 @@ def test_what_a_pooler_cannot_keep(pg_url: str, tmp_path: Path) -> None:
                 "select current_setting('lock_timeout'), (select count(*) from pg_locks where locktype = 'advisory')"
             ).fetchall()
     assert left == ("0", 0)
+
+
+def test_statement_mode(pg_url: str, open_log: OpenLog) -> None:
+    """A pooler ends the connection of who begins a transaction; the error has its words, and what to do."""
+    told = r"a pooler in statement mode \(transaction blocks not allowed .*\), .* lend connections for transactions"
+    with (
+        pooler(pg_url, lends_statements=True) as url,
+        closing(open_log(url)) as pooled,
+        pytest.raises(StorageUnavailableError, match=told),
+    ):
+        pooled.database.transacting(lambda wire: wire.run(BEGIN))
 
 
 def test_writers_share_a_pool(pooled: PostgresLog, log: PostgresLog) -> None:

@@ -14,7 +14,7 @@ from refold.domain.errors import (
     StorageReadOnlyError,
     StorageUnavailableError,
 )
-from refold.infrastructure.log.postgres.connection import first_line, is_lost_connection, translate, translated
+from refold.infrastructure.log.postgres.errors import first_line, is_lost_connection, translate, translated
 from refold.infrastructure.log.row_faults import RETIRED, MissingTableError
 
 TABLE: list[tuple[str, type[Exception], str]] = [

@@ -33,6 +33,10 @@ def _framed(kind: bytes, body: bytes) -> bytes:
     return kind + struct.pack("!i", len(body) + 4) + body
 
 
+# As pgbouncer's own errors, it has no field with a severity that is the same in every language.
+NO_TRANSACTIONS = _framed(b"E", b"SFATAL\0C08P01\0Mtransaction blocks not allowed in statement pooling mode\0\0")
+
+
 async def _received(reader: asyncio.StreamReader, *, kinds: int = 1) -> tuple[bytes, bytes]:
     """Read one message, its kind and its body; the first message of a client has no kind."""
     kind = await reader.readexactly(kinds)
@@ -80,8 +84,9 @@ class _Client:
 class _Pool:
     """The server connections; None stands for one yet to be made."""
 
-    def __init__(self, url: str, size: int) -> None:
+    def __init__(self, url: str, size: int, *, lends_statements: bool) -> None:
         server = conninfo_to_dict(url)
+        self.lends_statements = lends_statements
         self._socket = Path(str(server["host"]), SOCKET)
         self._login = f"user\0{server['user']}\0database\0{server['dbname']}\0\0".encode()
         self.free: deque[_Backend | None] = deque([None] * size)
@@ -162,6 +167,10 @@ async def _answer(client: _Client, backend: _Backend, pool: _Pool) -> None:
     try:
         while not backend.finishes(*message):
             message = await _received(backend.reader)
+            if pool.lends_statements and message == (b"Z", b"T"):
+                client.writer.write(NO_TRANSACTIONS)
+                client.writer.close()
+                return
             client.writer.write(_framed(*message))
         client.backend = None
         pool.give_back(backend)
@@ -182,12 +191,17 @@ async def _listen(pool: _Pool, socket: Path, ready: Future[Callable[[], object]]
 
 
 @contextmanager
-def pooler(url: str, *, size: int = 2) -> Iterator[str]:
-    """Stand before the database of a URL with so many connections to it, and yield the URL to use instead."""
+def pooler(url: str, *, size: int = 2, lends_statements: bool = False) -> Iterator[str]:
+    """
+    Stand before the database of a URL with so many connections to it, and yield the URL to use instead.
+
+    In statement mode (`lends_statements`) a transaction may not last longer than a round trip.
+    """
     server = conninfo_to_dict(url)
     ready: Future[Callable[[], object]] = Future()
     with tempfile.TemporaryDirectory(prefix="refold-pool-") as folder, ThreadPoolExecutor(1) as thread:
-        ended = thread.submit(asyncio.run, _listen(_Pool(url, size), Path(folder, SOCKET), ready))
+        pool = _Pool(url, size, lends_statements=lends_statements)
+        ended = thread.submit(asyncio.run, _listen(pool, Path(folder, SOCKET), ready))
         either: list[Future[Any]] = [ready, ended]
         stop = next(as_completed(either, SECONDS_MAX)).result()
         try:

@@ -27,7 +27,8 @@ from ..compression import Compression, key_in
 from ..records import Request
 from .blocks import Blocks
 from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
-from .connection import DUPLICATE, PostgresDatabase, first_line, is_lost_connection, is_silent, pause_before, translate
+from .connection import PostgresDatabase, pause_before
+from .errors import DUPLICATE, first_line, is_lost_connection, is_silent, translate
 from .inquiry import Guard, Inquiry, StreamMovedError
 from .planning import STORED, Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4

@@ -18,7 +18,8 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL, Identifier
 
 from ....domain.errors import InvalidInputError
-from .connection import PostgresDatabase, connected, is_pooled, translated
+from .connection import PostgresDatabase, connected, is_pooled
+from .errors import translated
 
 PREFIX = "refold_aside_"
 OPTIONS = re.compile(r"(?<=[?&])options=[^&]*&?")

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: a pool, reads that are repeated, and a translation of errors by SQLSTATE."""
+"""Connections to PostgreSQL: a pool, and reads that are repeated."""
 
 from __future__ import annotations
 
@@ -15,31 +15,11 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from ....domain.concurrency.locks import News, locked, renew_in_child
-from ....domain.errors import (
-    DamagedError,
-    RefoldError,
-    StorageBusyError,
-    StorageClosedError,
-    StorageError,
-    StorageFullError,
-    StorageReadOnlyError,
-    StorageUnavailableError,
-)
-from ..row_faults import (
-    KEY_DESTROYED,
-    RETIRED,
-    TOO_MANY_FILES,
-    MissingTableError,
-    key_closed,
-    lacks_files,
-    opened_for_reading,
-    opening,
-    retired,
-)
+from ....domain.errors import StorageBusyError, StorageClosedError, StorageReadOnlyError, StorageUnavailableError
+from ..row_faults import opened_for_reading, opening
+from .errors import READ_ONLY, is_lost_connection, is_outdated, is_silent, refusal, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
-# SQLSTATEs unique_violation and read_only_sql_transaction.
-DUPLICATE, READ_ONLY = "23505", "25006"
 T = TypeVar("T")
 CONNECT_SECONDS = 10
 READERS_MAX = 8
@@ -58,9 +38,6 @@ END_IF_IDLE = Call(
     " WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
 ENCODINGS = ("UTF8", "SQL_ASCII")
-# libpq gives no SQLSTATE where a server refuses a connection, so its words are compared.
-USED_UP = re.compile("too many (clients|connections)|connection slots are reserved|no more connections allowed")
-NOT_READY, NO_ROOM = "the database system is", "No space left on device"
 NOT_OWNER = re.compile("permission denied to vacuum|skipping .* only")
 # A name is read like one in a statement: without quotes, large letters would become small ones.
 IN_SCHEMA = "relnamespace = quote_ident(current_schema())::regnamespace"
@@ -73,82 +50,6 @@ OLDER = """
 SCRUB_SECONDS = 30.0
 # While a statement waits for a whole table, all later ones wait behind it, those that only read too.
 WAIT_FOR_TABLE = b"SET lock_timeout = '5s'"
-
-
-@contextmanager
-def translated(where: str) -> Iterator[None]:
-    """Turn errors of psycopg into Refold's own; errors that are bugs of Refold stay as they are."""
-    try:
-        yield
-    except psycopg.Error as error:
-        known = translate(error, where)
-        if known is error:
-            raise
-        raise known from error
-
-
-def is_lost_connection(error: psycopg.Error) -> bool:
-    """
-    Return whether an error means that the connection is gone, so that the result of its last statements is unknown.
-    """
-    state = error.sqlstate
-    if state is None:
-        return isinstance(error, psycopg.OperationalError)
-    return state[:2] == "08" or state in ("57P01", "57P02", "57P03", "25P03")
-
-
-def is_silent(error: BaseException) -> bool:
-    """Return whether a new connection got no answer for all its time: another one would take as long."""
-    return isinstance(error.__cause__, psycopg.errors.ConnectionTimeout)
-
-
-def _is_outdated(error: psycopg.Error) -> bool:
-    """Return whether a statement was prepared for a table that has other columns since: it must be prepared again."""
-    return isinstance(error, psycopg.errors.FeatureNotSupported)
-
-
-def first_line(error: psycopg.Error) -> str:
-    """Return the first line of the message of the server or libpq."""
-    message = error.diag.message_primary or str(error)
-    return message.strip().splitlines()[0] if message.strip() else type(error).__name__
-
-
-def translate(error: psycopg.Error, where: str) -> RefoldError | psycopg.Error:
-    """Return Refold's error for one of psycopg's; the same error if a statement was written or used wrongly."""
-    if is_lost_connection(error):
-        return StorageUnavailableError(f"{where} does not answer ({first_line(error)}): check that it runs")
-    match error.sqlstate or "":
-        case "53100":
-            return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
-        case "53200" | "53300" | "53400":
-            return StorageBusyError(f"{where} is at its limit ({first_line(error)}): try again later")
-        case "55P03" | "57014" | "40P01" | "40001":
-            return StorageBusyError(f"{where} kept others waiting too long ({first_line(error)}): try again")
-        case code if code == READ_ONLY:
-            return StorageReadOnlyError(f"{where} takes no changes: connect to the primary, or make it writable")
-        case "42501":
-            return StorageReadOnlyError(f"{where} forbids it ({first_line(error)}): grant its user the right")
-        case "3F000":
-            return StorageUnavailableError(f"{where} has no schema ({first_line(error)}): look at its search_path")
-        case "42P01" | "42703" | "42804" | "42883" | "42P10" | "0A000":
-            # Missing, or of another shape: a column's type, or the key by which rows are found.
-            way_out = "rebuild that projection" if "view_" in str(error) else "restore it"
-            return MissingTableError(f"{where} lacks a table of Refold's ({first_line(error)}): {way_out}")
-        case "58030":
-            return StorageError(f"the disk of {where} failed: {first_line(error)}: look at the server's log and disk")
-        case "XX001" | "XX002":
-            return DamagedError(where, first_line(error))
-        # On Citus the names of shards' checks have numbers at their ends.
-        case "23514" if (error.diag.constraint_name or "").startswith(RETIRED):
-            return retired(where)
-        case "22P02" if KEY_DESTROYED in first_line(error):
-            return key_closed(where)
-        case state if state[:2] in ("22", "23"):
-            return DamagedError(where, f"it refuses a row that it should take ({first_line(error)})")
-        case "42601" | "":
-            return error
-        case state:
-            return StorageError(f"{where} failed ({first_line(error)}, SQLSTATE {state}): ask who runs it")
 
 
 def is_pooled(connection: psycopg.Connection[Any]) -> bool:
@@ -249,7 +150,7 @@ class PostgresDatabase:
                 except (psycopg.Error, StorageUnavailableError) as error:
                     # Wait for an unreachable server only if it was reachable a moment ago.
                     was_reached = attempt > 0 or (
-                        isinstance(error, psycopg.Error) and (is_lost_connection(error) or _is_outdated(error))
+                        isinstance(error, psycopg.Error) and (is_lost_connection(error) or is_outdated(error))
                     )
                     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
                         # Those that are idle would be refused, too.
@@ -285,7 +186,7 @@ class PostgresDatabase:
             wire = self._idle_or_new()
             return work(wire)
         except psycopg.Error as error:
-            if wire is not None and _is_outdated(error):
+            if wire is not None and is_outdated(error):
                 wire.close()
             if self.read_only and error.sqlstate == READ_ONLY:
                 raise opened_for_reading(self.where) from error
@@ -443,20 +344,7 @@ def connected(conninfo: str, where: str) -> psycopg.Connection:
     try:
         return psycopg.connect(conninfo, autocommit=True, prepare_threshold=None)
     except (psycopg.Error, OSError) as error:
-        raise _refusal(error, where) from error
-
-
-def _refusal(error: psycopg.Error | OSError, where: str) -> StorageError:
-    if lacks_files(error):
-        return StorageUnavailableError(f"{where} cannot be opened: {TOO_MANY_FILES}")
-    reason = first_line(error) if isinstance(error, psycopg.Error) else str(error)
-    if USED_UP.search(reason):
-        return StorageBusyError(f"{where} is at its limit ({reason}): try again later")
-    if NO_ROOM in reason:
-        return StorageFullError(f"no room left on the disk of {where}: make some, then try again")
-    if NOT_READY in reason:
-        return StorageUnavailableError(f"{where} does not answer ({reason}): check that it runs")
-    return StorageUnavailableError(f"{where} cannot be opened ({reason}): check address, name and login")
+        raise refusal(error, where) from error
 
 
 def pause_before(attempt: int) -> None:

@@ -301,7 +301,9 @@ class Wire:
             self._pgconn.consume_input()
         except OperationalError as error:
             for result in results:
-                if result.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in FATAL:
+                # A pooler's own errors, as pgbouncer's, have no field that is the same in every language.
+                severity = DiagnosticField.SEVERITY_NONLOCALIZED, DiagnosticField.SEVERITY
+                if any(result.error_field(field) in FATAL for field in severity):
                     message = result.error_field(DiagnosticField.MESSAGE_PRIMARY) or b""
                     raise OperationalError(message.decode(errors="replace")) from error
             raise

@@ -19,7 +19,8 @@ from psycopg import errors
 
 from ....domain.errors import DamagedError, StorageBusyError
 from ....projections.contract import Projection
-from ...log.postgres.connection import first_line, pause_before
+from ...log.postgres.connection import pause_before
+from ...log.postgres.errors import first_line
 from ...log.postgres.schema import MADE_BY_ANOTHER
 from ...log.postgres.wire import BEGIN, COMMIT, TRIP_BYTES_MAX, Call, Wire, int8, trips
 from ...log.row_faults import REBUILD

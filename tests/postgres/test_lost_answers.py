@@ -1,6 +1,7 @@
 """The connection may break at any moment: each event is recorded once, and the caller hears of it."""
 
 import time
+from typing import Any
 
 import psycopg
 import pytest
@@ -16,6 +17,7 @@ from refold.infrastructure.log.postgres import append as append_module
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.wire import Call, Wire
 from tests.contract.writing import append, check_chain, everything, new, numbers, said
+from tests.support.pooler import pooler
 
 from .conftest import OpenLog
 from .proxy import Proxy
@@ -184,6 +186,27 @@ def test_a_server_that_falls_silent(shaky: PostgresLog, proxy: Proxy, monkeypatc
     with pytest.raises(StorageUnavailableError, match="connection timeout expired"):
         shaky.read("chat:a")
     assert len(tried) == 2
+
+
+def test_a_pooler_without_a_connection_to_lend(open_log: OpenLog, pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lets everybody in and answers nobody: one new connection is tried, not as many as where it refuses them."""
+    monkeypatch.setattr("refold.infrastructure.log.postgres.wire.CANCEL_SECONDS", 0.05)
+    with pooler(pg_url, size=1) as url, psycopg.connect(url) as holder:
+        log = open_log(url, patience_seconds=0.2)
+        append(log, "chat:a", said(1))
+        holder.execute("select 1")
+        connect, tried = psycopg.connect, list[object]()
+
+        def noted(*given: Any, **options: Any) -> Any:
+            tried.append(given)
+            return connect(*given, **options)
+
+        monkeypatch.setattr(psycopg, "connect", noted)
+        with pytest.raises(StorageUnavailableError, match=r"no connection to lend\): look whether they are recorded"):
+            append(log, "chat:a", said(2))
+        assert len(tried) == 1
+        holder.rollback()
+        append(log, "chat:a", said(3))
 
 
 @pytest.mark.parametrize(

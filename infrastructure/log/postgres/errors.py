@@ -18,6 +18,7 @@ from ....domain.errors import (
     StorageUnavailableError,
 )
 from ..row_faults import KEY_DESTROYED, RETIRED, TOO_MANY_FILES, MissingTableError, key_closed, lacks_files, retired
+from .wire import SilentError
 
 # SQLSTATEs unique_violation and read_only_sql_transaction.
 DUPLICATE, READ_ONLY = "23505", "25006"
@@ -53,7 +54,7 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 def is_silent(error: BaseException) -> bool:
     """Return whether a new connection got no answer for all its time: another one would take as long."""
-    return isinstance(error.__cause__, psycopg.errors.ConnectionTimeout)
+    return isinstance(error.__cause__, psycopg.errors.ConnectionTimeout | SilentError)
 
 
 def is_outdated(error: psycopg.Error) -> bool:

@@ -34,11 +34,16 @@ PREPARED_MAX = 200
 TRIP_BYTES_MAX = 4 << 20
 TRIP_CALLS_MAX = 500
 CALLS_MAX = 256
+SILENCE = "no answer for so long: the server hangs, or a pooler has no connection to lend"
 FATAL = (b"FATAL", b"PANIC")
 FINE = (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK)
 Rows = list[tuple[Any, ...]]
 int4 = Struct("!i").pack
 int8 = Struct("!q").pack
+
+
+class SilentError(OperationalError):
+    """The server, or the pooler before it, gave no answer for all the time that it had."""
 
 
 class Call(NamedTuple):
@@ -348,9 +353,12 @@ class _Patience:
         if monotonic() < self._deadline:
             return
         if self.has_cancelled:
-            raise OperationalError("the server does not answer any more")
+            raise SilentError(SILENCE)
         self.has_cancelled = True
-        self._connection.cancel_safe(timeout=CANCEL_SECONDS)
+        try:
+            self._connection.cancel_safe(timeout=CANCEL_SECONDS)
+        except OperationalError as error:
+            raise SilentError(SILENCE) from error
         self._deadline = monotonic() + CANCEL_SECONDS
 
 

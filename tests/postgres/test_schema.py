@@ -165,6 +165,18 @@ def test_a_schema_of_its_own(pg_url: str, open_log: OpenLog) -> None:
         assert connection.execute("select count(*) from elsewhere.event").fetchone() == (1,)
 
 
+def test_a_schema_that_comes_before_that_of_the_tables(ready_pg_url: str) -> None:
+    """As one with the user's name: rows made there would leave those of before, with erased texts, where they are."""
+    with psycopg.connect(ready_pg_url) as connection:
+        connection.execute("create schema authorization current_user")
+
+    told = r"are in the schema public, but new ones would be made in \w+, .* set the user's search_path to public$"
+    with pytest.raises(StorageReadOnlyError, match=told):
+        refold.open(ready_pg_url)
+    refold.open(ready_pg_url, read_only=True).close()
+    refold.open(f"{ready_pg_url}&options=-csearch_path%3Dpublic").close()
+
+
 def test_a_schema_whose_name_needs_quotes(pg_url: str) -> None:
     """What goes through all its tables finds them, too: a vacuum and an erasure, and the rights of roles."""
     with psycopg.connect(pg_url) as connection:

@@ -55,6 +55,11 @@ FOREIGN = f"""
     UNION ALL SELECT 'policy', 'row level security', relname::text FROM own WHERE row_security_active(oid)
     ORDER BY 1, 2, 3 LIMIT {ROWS_REPORTED}
 """
+# Where the tables are, and where new ones would be made, if that is another schema: a search path may name several.
+ELSEWHERE = f"""
+    SELECT relnamespace::regnamespace::text, quote_ident(current_schema()) FROM pg_class
+        WHERE oid = 'refold_meta'::regclass AND NOT {IN_SCHEMA}
+"""
 # The errors for a name that is taken: as a table, as a type, or in the catalogue's index if two create it at once.
 MADE_BY_ANOTHER = (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation)
 # The SQLSTATEs of a user who may not make tables, and of a standby.
@@ -81,16 +86,17 @@ def prepare_schema(wire: Wire, where: str, *, create: bool, read_only: bool = Fa
         StorageUnavailableError: there is no log, and none may be made; it is from a newer Refold, or tables of another
             program have its names; or it is from an older one, and this user may not make tables.
         DamagedError: the table with their version is missing, or has none.
-        StorageReadOnlyError: not `read_only`, and something that is not Refold's can change or hide the tables' rows.
+        StorageReadOnlyError: not `read_only`, and something that is not Refold's can change or hide the tables' rows,
+            or new tables would be made in another schema.
     """
     taken = ""
     for _ in range(CREATE_ATTEMPTS_MAX):
-        version, is_distributed, foreign = _version(wire)
+        version, is_distributed, hindrance = _version(wire)
         if version is not None:
             if version > SCHEMA_VERSION:
                 raise StorageUnavailableError(f"{where} was written by a newer Refold: update this one")
-            if foreign and not read_only:
-                raise StorageReadOnlyError(f"{where} cannot be written: {not_refolds(*foreign[0])}")
+            if hindrance and not read_only:
+                raise StorageReadOnlyError(f"{where} cannot be written: {hindrance}")
             if version < SCHEMA_VERSION:
                 _bring_forward(wire, where, is_distributed=is_distributed)
             return is_distributed
@@ -151,20 +157,27 @@ def _bring_forward(wire: Wire, where: str, *, is_distributed: bool) -> None:
         ) from error
 
 
-def _version(wire: Wire) -> tuple[int | None, bool, Rows]:
-    """Return the version of the tables, None if there are none; whether they are distributed; what `FOREIGN` finds."""
+def _version(wire: Wire) -> tuple[int | None, bool, str]:
+    """Return the version of the tables, None if there are none; whether they are distributed; why not to write."""
     ((others, table, catalogue),) = wire.run(PLACES)[0]
     if table is None and others:
         raise DamagedError("the table refold_meta", "it is missing, while the other tables of Refold are there")
     if table is None:
-        return None, False, []
+        return None, False, ""
     version = Call("SELECT value FROM refold_meta WHERE name = 'schema_version'")
     is_distributed = Call("SELECT 1 FROM pg_dist_partition WHERE logicalrelid = 'event'::regclass")
-    rows, foreign, *distributed = wire.run(version, Call(FOREIGN), *[is_distributed] * bool(catalogue))
+    calls = (version, Call(ELSEWHERE), Call(FOREIGN), *[is_distributed] * bool(catalogue))
+    rows, elsewhere, foreign, *distributed = wire.run(*calls)
     if not rows or not VERSION.fullmatch(rows[0][0]):
         found = repr(rows[0][0]) if rows else "missing"
         raise DamagedError("the table refold_meta", f"its schema_version is {found}")
-    return int(rows[0][0]), any(distributed), foreign
+    hindrances = (*(_is_elsewhere(*found) for found in elsewhere), *(not_refolds(*found) for found in foreign), "")
+    return int(rows[0][0]), any(distributed), hindrances[0]
+
+
+def _is_elsewhere(schema: str, first: str) -> str:
+    found = f"its tables are in the schema {schema}, but new ones would be made in {first}"
+    return f"{found}, and erasures would leave some out: set the user's search_path to {schema}"
 
 
 def distribute(wire: Wire, where: str) -> None:

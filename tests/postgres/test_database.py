@@ -17,6 +17,7 @@ from tests.support.effort import CountedLock
 from tests.support.waiting import soon
 
 MINE = Call("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+PID = Call("SELECT pg_backend_pid()")
 WAIT = Call("SELECT pg_sleep(0.2)")
 
 
@@ -97,6 +98,15 @@ def test_a_connection_with_an_older_statement_is_given_up(log: PostgresLog) -> N
         log.database.reading(read)
 
     assert [wire.is_lost for wire in wires] == [True] * 3
+
+
+def test_a_connection_that_was_closed_while_nobody_used_it(log: PostgresLog, pg_url: str) -> None:
+    """As by `idle_session_timeout`: a transaction, which is not repeated, is not begun on it."""
+    ((pid,),) = log.database.ask(PID)[0]
+    with psycopg.connect(pg_url) as other:
+        assert other.execute("select pg_terminate_backend(%s, 5000)", (pid,)).fetchone() == (True,)
+
+    assert log.database.transacting(lambda wire: wire.run(PID)) != [[(pid,)]]
 
 
 def test_a_trip_that_nobody_finished(log: PostgresLog) -> None:

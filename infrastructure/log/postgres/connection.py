@@ -216,10 +216,12 @@ class PostgresDatabase:
         return seat
 
     def _idle_or_new(self) -> Wire:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._connect()
+        with suppress(IndexError):
+            # A transaction that found its connection closed would fail: it is not repeated.
+            while (wire := self._idle.pop()).has_ended():
+                wire.close()
+            return wire
+        return self._connect()
 
     def _leave(self, seat: _Seat, wire: Wire | None) -> None:
         if wire is not None and wire.settle():

@@ -102,6 +102,19 @@ class Wire:
         """Whether the connection is gone."""
         return self._pgconn.status == ConnStatus.BAD
 
+    def has_ended(self) -> bool:
+        """
+        Return whether the connection, which nobody uses, was closed meanwhile, as by a time-out of the server or of a
+        pooler for such ones, or by its restart.
+        """
+        try:
+            # First comes what the server said at last, then the end.
+            self._pgconn.consume_input()
+            self._pgconn.consume_input()
+        except OperationalError:
+            return True
+        return self.is_lost
+
     @property
     def is_under_way(self) -> bool:
         """Whether a trip was begun and is not finished."""

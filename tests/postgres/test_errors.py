@@ -5,7 +5,7 @@ import resource
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from typing import Any, NoReturn
+from typing import Any, LiteralString, NoReturn
 from unittest.mock import Mock
 
 import psycopg
@@ -138,8 +138,14 @@ def test_no_such_database(pg_server: Server) -> None:
         PostgresLog(pg_server.url("nowhere"))
 
 
-def test_a_database_of_another_encoding(pg_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts could not be stored as they are, so it is refused, and no connection to it is left."""
+@pytest.mark.parametrize(("encoding", "is_readable"), [("LATIN1", False), ("SQL_ASCII", True)])
+def test_a_database_of_another_encoding(
+    pg_server: Server, monkeypatch: pytest.MonkeyPatch, encoding: LiteralString, is_readable: bool
+) -> None:
+    """
+    Texts could not be stored as they are, or would be cut within a character, so it is refused, and no connection to it
+    is left. One that others wrote to can be read where its bytes are those of the texts.
+    """
     connect, opened = psycopg.connect, list[Any]()
 
     def noted(*given: Any, **options: Any) -> Any:
@@ -147,14 +153,17 @@ def test_a_database_of_another_encoding(pg_server: Server, monkeypatch: pytest.M
         return opened[-1]
 
     with psycopg.connect(pg_server.url(), autocommit=True) as owner:
-        owner.execute("create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0")
+        owner.execute(f"create database other encoding '{encoding}' lc_collate 'C' lc_ctype 'C' template template0")
         monkeypatch.setattr(psycopg, "connect", noted)
         try:
-            with pytest.raises(StorageUnavailableError, match=r"latin.* is encoded in LATIN1: make one in UTF8"):
-                PostgresLog(pg_server.url("latin"))
+            with pytest.raises(StorageUnavailableError, match=f"other.* is encoded in {encoding}: make one in UTF8"):
+                PostgresLog(pg_server.url("other"))
+            told = "there is no log" if is_readable else "is encoded in"
+            with pytest.raises(StorageUnavailableError, match=told):
+                PostgresLog(pg_server.url("other"), read_only=True)
         finally:
-            owner.execute("drop database latin with (force)")
-    assert [one.closed for one in opened] == [True]
+            owner.execute("drop database other with (force)")
+    assert [one.closed for one in opened] == [True, True]
 
 
 def test_used_after_the_end(pg_url: str) -> None:

@@ -37,7 +37,6 @@ END_IF_IDLE = Call(
     "SELECT set_config('idle_in_transaction_session_timeout', '60s', false)"
     " WHERE current_setting('idle_in_transaction_session_timeout') = '0'"
 )
-ENCODINGS = ("UTF8", "SQL_ASCII")
 NOT_OWNER = re.compile("permission denied to vacuum|skipping .* only")
 # A name is read like one in a statement: without quotes, large letters would become small ones.
 IN_SCHEMA = "relnamespace = quote_ident(current_schema())::regnamespace"
@@ -318,7 +317,8 @@ class PostgresDatabase:
     def _connect(self) -> Wire:
         connection = connected(self._conninfo, self.where)
         encoding = connection.info.parameter_status("server_encoding")
-        if encoding not in ENCODINGS:
+        # A server that takes any bytes cuts texts within characters; contexts can be read, and so copied, all the same.
+        if encoding != "UTF8" and not (encoding == "SQL_ASCII" and self.read_only):
             connection.close()
             raise StorageUnavailableError(f"{self.where} is encoded in {encoding}: make one in UTF8")
         wire = Wire(connection, patience_seconds=self._patience, read_only=self.read_only)

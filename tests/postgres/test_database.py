@@ -1,7 +1,9 @@
 """Connections: few, opened when needed, given back, never waited for without end."""
 
 import threading
-from typing import NoReturn
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import psycopg
 import pytest
@@ -68,6 +70,53 @@ def test_a_reader_s_wait_is_bounded(pg_url: str) -> None:
         for thread in busy:
             thread.join()
         database.close()
+
+
+def test_a_server_that_lets_no_more_in(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads take turns with the connections that the process has; without any, or in vain, the error comes."""
+    database = PostgresDatabase(pg_url, patience_seconds=0.2)
+    connect, release, let_in = psycopg.connect, threading.Event(), [True]
+
+    def connected(*given: Any, **options: Any) -> Any:
+        if let_in.pop():
+            let_in.append(False)
+            return connect(*given, **options)
+        let_in.append(False)
+        raise psycopg.OperationalError("connection failed: FATAL:  sorry, too many clients already")
+
+    monkeypatch.setattr(psycopg, "connect", connected)
+    try:
+        with database_in_use(database, release), pytest.raises(StorageBusyError, match="too many clients already"):
+            _ask(database)
+        database._patience = 30.0
+        with database_in_use(database, release):
+            threading.Timer(0.05, release.set).start()
+            _ask(database)
+        database._drop_idle()
+        with pytest.raises(StorageBusyError):
+            _ask(database)
+    finally:
+        database.close()
+
+
+@contextmanager
+def database_in_use(database: PostgresDatabase, release: threading.Event) -> Iterator[None]:
+    """Have a thread use a connection until `release` is set, or the block ends."""
+    release.clear()
+    lent = threading.Event()
+
+    def use(_: Wire) -> None:
+        lent.set()
+        release.wait(30)
+
+    user = threading.Thread(target=database.reading, args=(use,))
+    user.start()
+    assert lent.wait(10)
+    try:
+        yield
+    finally:
+        release.set()
+        user.join(10)
 
 
 def test_closing_waits_for_readers(pg_url: str) -> None:

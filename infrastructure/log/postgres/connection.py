@@ -106,7 +106,9 @@ def _noted(connection: psycopg.Connection[Any]) -> list[str]:
 
 
 class _Seat:
-    """The right to one of the reading connections."""
+    """The right to one of the reading connections, and whether it has one already."""
+
+    has_wire = False
 
 
 class PostgresDatabase:
@@ -183,6 +185,7 @@ class PostgresDatabase:
         wire: Wire | None = None
         try:
             wire = self._idle_or_new()
+            seat.has_wire = True
             return work(wire)
         except psycopg.Error as error:
             if wire is not None and is_outdated(error):
@@ -215,12 +218,25 @@ class PostgresDatabase:
         return seat
 
     def _idle_or_new(self) -> Wire:
-        with suppress(IndexError):
-            # A transaction that found its connection closed would fail: it is not repeated.
-            while (wire := self._idle.pop()).has_ended():
-                wire.close()
-            return wire
-        return self._connect()
+        deadline = time.monotonic() + self._patience
+        while True:
+            seen = self._news.count
+            with suppress(IndexError):
+                # A transaction that found its connection closed would fail: it is not repeated.
+                while (wire := self._idle.pop()).has_ended():
+                    wire.close()
+                return wire
+            try:
+                return self._connect()
+            except StorageBusyError:
+                # The server lets no more in; another thread may be done with its connection soon, or is by now.
+                is_any_lent = locked(self._lock, self._is_any_lent)
+                if time.monotonic() >= deadline or not (is_any_lent or self._news.count != seen):
+                    raise
+            self._news.wait_past(seen, timeout_seconds=deadline - time.monotonic())
+
+    def _is_any_lent(self) -> bool:
+        return any(seat.has_wire for seat in self._seats)
 
     def _leave(self, seat: _Seat, wire: Wire | None) -> None:
         if wire is not None and wire.settle():

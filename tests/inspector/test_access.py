@@ -108,3 +108,30 @@ def test_drawings_have_the_colours_of_the_person(browser: Browser, served: Serve
         assert far or not seen, (name, seen)
     assert page.evaluate(MOVING) == []
     profile.close()
+
+
+def test_items_are_chosen_with_keys(watched: Watched, served: Served) -> None:
+    """Up and down go from item to item, also beyond the screen, and the focus stays with the one that is chosen."""
+    page = watched.open("/c/long")
+    places = "all => all.map((one) => Number(one.dataset.place))"
+    chosen = page.locator(".item[aria-current=true]")
+    page.get_by_role("feed").focus()
+    page.keyboard.press("ArrowDown")
+    expect(chosen).to_be_focused()
+    first = int(chosen.get_attribute("data-place") or -1)
+    for _ in range(30):
+        page.keyboard.press("ArrowUp")
+    expect(chosen).to_have_attribute("data-place", str(first - 30))
+    expect(chosen).to_be_focused()
+    expect(chosen).to_be_in_viewport()
+    expect(page.locator("aside")).to_contain_text(f"long {first - 30}")
+    drawn = page.locator(".item").evaluate_all(places)
+    assert drawn == sorted(drawn)
+    page.get_by_role("feed").hover()
+    page.mouse.wheel(0, -20_000)
+    expect(page.locator('.item[data-place="0"]')).to_be_visible()
+    drawn = page.locator(".item").evaluate_all(places)
+    assert drawn == sorted(drawn)
+    assert page.evaluate("document.activeElement !== document.body")
+    page.keyboard.press("ArrowLeft")
+    expect(page.get_by_role("slider")).to_have_value(str(served.store.chat("long", create=False).version - 1))

@@ -339,7 +339,7 @@ class ContextScreen {
 
   choose(at) {
     this.chosen = at === this.chosen ? null : at;
-    note(this.address());
+    this.noteAddress();
     this.feed.show(this.index.items, this.version, { chosen: this.chosen, still: true });
     if (this.chosen !== null) this.feed.find(this.chosen);
     this.details.show();

@@ -31,8 +31,8 @@ export class Feed {
     this.places = [];
     this.heights = new Map();
     this.held = null;
-    this.spacer = h("div", { class: "spacer", role: "feed", "aria-label": "Items" });
-    this.element = h("div", { class: "view", tabindex: 0, "aria-label": "Items of the context" }, this.spacer);
+    this.spacer = h("div", { class: "spacer" });
+    this.element = h("div", { class: "view", role: "feed", tabindex: 0, "aria-label": "Items of the context" }, this.spacer);
     this.drawn = new Map();
     this.wanted = debounced(20, () => this.fetch());
     let frame = 0;
@@ -40,6 +40,7 @@ export class Feed {
     for (const event of ["scroll", "wheel", "touchmove"]) this.element.addEventListener(event, moved, { passive: true });
     // What was brought into view stays there while texts come in, until the reader scrolls.
     for (const event of ["wheel", "touchmove", "keydown", "pointerdown"]) this.element.addEventListener(event, () => { this.held = null; }, { passive: true });
+    this.element.addEventListener("keydown", (event) => this.key(event));
     this.observer = new ResizeObserver(moved);
     this.observer.observe(this.element);
   }
@@ -125,6 +126,18 @@ export class Feed {
     if (this.tops[at] < scrollTop || bottom > scrollTop + clientHeight) this.element.scrollTop = Math.max(0, bottom - clientHeight + 24);
   }
 
+  /** Go to the next item, or the one before, and choose it; the first time to the first one on the screen. */
+  key(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!by || !this.places.length) return;
+    event.preventDefault();
+    const now = this.places.indexOf(this.chosen);
+    const next = now < 0 ? this.indexAt(this.element.scrollTop) : now + by;
+    const place = this.places[Math.min(this.places.length - 1, Math.max(0, next))];
+    if (place !== this.chosen) this.select(place);
+    this.drawn.get(place)?.focus({ preventScroll: true });
+  }
+
   /** Scroll to the newest item. */
   end() {
     if (this.places.length) this.bring(this.places.length - 1);
@@ -155,6 +168,7 @@ export class Feed {
     const last = Math.min(this.places.length, this.indexAt(scrollTop + clientHeight + BEYOND) + 1);
     const keep = new Map();
     const missing = [];
+    const focused = this.spacer.contains(document.activeElement) ? document.activeElement : null;
     for (let at = first; at < last; at++) {
       const place = this.places[at];
       const ref = this.items.birth[place];
@@ -174,11 +188,20 @@ export class Feed {
     }
     for (const [place, made] of this.drawn) if (keep.get(place) !== made) made.remove();
     this.drawn = keep;
-    for (const made of keep.values()) if (!made.isConnected) this.spacer.append(made);
     if (!this.places.length) fill(this.spacer, h("p", { class: "empty" }, "Nothing is in the view at this version."));
     else this.spacer.querySelector(".empty")?.remove();
+    // In the order of reading, which is also that of the Tab key.
+    [...keep.values()].forEach((made, at) => { if (this.spacer.children[at] !== made) this.spacer.insertBefore(made, this.spacer.children[at] ?? null); });
+    if (focused && !focused.isConnected) this.refocus(focused);
     if (missing.length) { this.missing = missing; this.wanted(); }
     this.settle(first, last);
+  }
+
+  /** Give the focus of an item that is not drawn any more to what is drawn in its place, or else to the list. */
+  refocus(focused) {
+    const item = this.drawn.get(Number(focused.closest(".item")?.dataset.place));
+    const found = focused.matches("button") ? item?.querySelector("button") : item;
+    (found ?? this.element).focus({ preventScroll: true });
   }
 
   /** Measure what is drawn, and mark what is cut off; if a guess was wrong, place the items again. */

@@ -22,8 +22,9 @@ const GROUPS = {
   ],
 };
 export const KEYS = Object.values(GROUPS).flat();
-// A graph and the lines of a log have keys of their own while they have the focus.
+// Items, a graph and the lines of a log have keys of their own while they have the focus.
 const LISTS = {
+  "Among the items": [["↑  ↓", "choose the next one"]],
   "In a graph": [["←  →", "along the edges"], ["↑  ↓", "in the same column"], ["Enter", "open the node"], ["+  −  0", "nearer, farther, all"]],
   "In a log": [["↑  ↓", "one line"], ["Page ↑  ↓", "one screen"], ["Home  End", "first, last line"], ["Enter", "open the first line"]],
 };

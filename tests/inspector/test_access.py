@@ -135,3 +135,24 @@ def test_items_are_chosen_with_keys(watched: Watched, served: Served) -> None:
     assert page.evaluate("document.activeElement !== document.body")
     page.keyboard.press("ArrowLeft")
     expect(page.get_by_role("slider")).to_have_value(str(served.store.chat("long", create=False).version - 1))
+
+
+@pytest.mark.parametrize(
+    ("path", "pressed", "goes_on"),
+    [
+        ("/c/a?q=question", "Why is it here?", "section.why"),
+        ("/c/scrubbed@12", "Return to the newest", "section.context"),
+        ("/c/a@5..29", "unchanged", "main"),
+        ("/log?ctx=brief", "brief@1", "main"),
+    ],
+)
+def test_the_focus_goes_on_where_what_had_it_is_gone(watched: Watched, path: str, pressed: str, goes_on: str) -> None:
+    """In the nearest part of the page that stays, from which Tab and a screen reader go on."""
+    page = watched.open(path)
+    if "q=" in path:
+        page.locator(".found button").first.click()
+    one = page.locator("main").locator("button, a").filter(has_text=pressed).first
+    one.focus()
+    page.keyboard.press("Enter")
+    expect(one).to_be_hidden()
+    expect(page.locator(goes_on).last).to_be_focused()

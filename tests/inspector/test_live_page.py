@@ -134,6 +134,7 @@ def test_a_server_that_starts_again_is_found_again(browser: Browser, served: Ser
     expect(page.locator(".state")).to_have_text("Live")
     other.stop()
     expect(page.locator(".state")).not_to_have_text("Live")
+    expect(page.locator("#said")).to_have_text(page.locator(".state").inner_text())
     served.store.chat("restarted").add_message("user", "while it was away")
     other.start()
     expect(page.locator(".state")).to_have_text("Live")

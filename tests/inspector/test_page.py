@@ -302,8 +302,10 @@ def test_what_is_not_there_says_so(watched: Watched, served: Served) -> None:
         page = watched.open(path)
         expect(page.get_by_role("alert")).to_contain_text("Not found")
         expect(page.get_by_role("button", name="Try again")).to_be_visible()
+        expect(page).to_have_title("Not found · Refold")
     page.get_by_role("link", name="All contexts").click()
     expect(ready(page).get_by_role("heading", level=1)).to_have_text("Contexts")
+    expect(page.locator("#said")).to_have_text("Contexts")
     expect(watched.open("/c/none").get_by_role("alert").locator("code")).to_have_text("refold contexts")
     expect(watched.open("/search").locator(".empty")).to_have_text(re.compile("^All words must be in one item"))
     nothing = {"row": 0, "events": [], "next": None, "total": 0, "scanned": 0}

@@ -31,6 +31,8 @@ let turn = 0;
 // What came while a screen was on its way; null if none is.
 let missed = null;
 const loading = h("div", { class: "empty" });
+// What has the focus, and the parts of the page around it, from the innermost on.
+let around = [];
 
 function header() {
   const links = PLACES.map(([path, name, key]) =>
@@ -94,6 +96,8 @@ async function show() {
     if (mine !== turn) return made.leave?.();
     leave();
     shown = { ...made, screen: place.screen, unbind: bind(made.keys ?? {}) };
+    // To a screen reader another address of a page that stays is none: it is told the title.
+    if (document.title !== "Refold") say(made.title);
     document.title = `${made.title} · Refold`;
     fill(main, made.element);
     made.entered?.();
@@ -102,12 +106,23 @@ async function show() {
   } catch (error) {
     if (mine !== turn) return undefined;
     leave();
-    fill(main, faultOf(error));
+    const fault = faultOf(error);
+    document.title = `${fault.firstChild.textContent} · Refold`;
+    fill(main, fault);
   } finally {
     clearTimeout(waiting);
     if (mine === turn) settle(place.screen);
   }
   return undefined;
+}
+
+/** Where what had the focus goes, give it to the part around that stays: Tab and a screen reader go on there, not at the beginning. */
+function keepFocus() {
+  if (document.activeElement !== document.body) return;
+  const part = around.find((one) => one.isConnected && one.checkVisibility());
+  if (!part || part === around[0]) return;
+  if (!part.hasAttribute("tabindex")) part.tabIndex = -1;
+  part.focus({ preventScroll: true });
 }
 
 /** What was shown goes, and its keys do nothing more. */
@@ -168,6 +183,8 @@ function takeFolding({ done, total }) {
 }
 
 function takeState(now, why) {
+  // The first connection is no news.
+  if (state.dataset.state !== now && state.textContent !== "Connecting") say(STATES[now] ?? now);
   state.textContent = STATES[now] ?? now;
   state.dataset.state = now;
   state.title = why ?? "";
@@ -188,6 +205,13 @@ onFailure((error) => showDialog("This cannot be done", [h("p", { role: "alert" }
 setTheme();
 header();
 onAddress(show);
+addEventListener("focusin", ({ target }) => {
+  around = [];
+  for (let one = target; one; one = one.parentElement?.closest("section, aside, [role], main")) around.push(one);
+});
+// Who presses beside all of it wants none of it to have the focus.
+addEventListener("pointerdown", () => { around = []; }, { capture: true });
+new MutationObserver(keepFocus).observe(main, { childList: true, subtree: true, attributes: true, attributeFilter: ["hidden"] });
 bind({
   "?": showHelp, t: nextTheme, y: copyAddress, j: openTwin, "/": () => search.focus(),
   ...Object.fromEntries(PLACES.map(([path, , key]) => [key, () => go(shown?.to?.(path) ?? withQuery(path))])),

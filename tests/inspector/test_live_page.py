@@ -74,7 +74,7 @@ def test_what_is_pressed_stays_while_others_write(
 
 
 def test_what_a_person_writes_stays_while_others_write(watched: Watched, served: Served) -> None:
-    """The reason of a decision; and a link of a list keeps the focus, also where its row changes."""
+    """The reason of a decision, and a budget; and a link of a list keeps the focus, also where its row changes."""
     page = watched.open("/approvals")
     reason = page.get_by_label("Why").first
     reason.press_sequentially("too ")
@@ -82,6 +82,17 @@ def test_what_a_person_writes_stays_while_others_write(watched: Watched, served:
     page.wait_for_timeout(REFRESHED_MILLISECONDS)
     page.keyboard.type("much")
     expect(reason).to_have_value("too much")
+    page = watched.open("/c/live?tab=tokens")
+    budget = page.get_by_label("Budget in tokens")
+    budget.focus()
+    page.keyboard.press("End")
+    page.keyboard.type("9")
+    version = served.store.chat("live").version
+    apart(served.store.chat("live").add_message, "user", "meanwhile")
+    expect(page.get_by_role("slider")).to_have_value(str(version + 1))
+    page.keyboard.type("8\n")
+    expect(budget).to_have_value("12800098")
+    expect(budget).to_be_focused()
     link = watched.open("/?kind=chat").get_by_role("link", name="live", exact=True)
     link.focus()
     version = served.store.chat("live").version

@@ -1,7 +1,7 @@
 /** Other views of a context: where its tokens are, what left it, and the items of kinds that keep no intervals. */
 import { contextAddress } from "./address.js";
 import { ask } from "./api.js";
-import { cleared, colour, counted, fill, h, kept, number, roleOf, time } from "./dom.js";
+import { cleared, colour, counted, fill, h, kept, number, refill, roleOf, time } from "./dom.js";
 import { isThere } from "./feed.js";
 import { heldOf, sumsOf } from "./windows.js";
 
@@ -18,11 +18,24 @@ export async function panel(context, tab, view) {
 class Tokens {
   constructor(context, view) {
     this.context = context;
-    this.view = view;
     this.canvas = h("canvas", { class: "graph", role: "img", "aria-label": "Tokens at each version, with summaries marked" });
     this.budget = Number(kept.getItem("refold-budget")) || 128_000;
     this.kept = 3;
     this.summary = 500;
+    // What a person writes stays there, with the focus, while others write; what is said of it is filled anew.
+    const again = () => this.show(this.context.version);
+    const field = (value, min, label, width, take) => h("input", { type: "number", value, min, "aria-label": label, style: { width },
+      onchange: (event) => { take(Math.max(min, Number(event.target.value) || min)); again(); } });
+    [this.total, this.rest, this.full, this.roles, this.after, this.largest] = ["strong", "span", "div", "tbody", "span", "div"].map((tag) => h(tag));
+    const title = (text) => h("h2", { style: { margin: "20px 0 8px" } }, text);
+    fill(view, h("div", { class: "sheet" },
+      h("div", { class: "sums" }, h("div", {}, this.total, h("span", {}, "tokens, estimated")),
+        h("label", {}, h("span", { class: "dim" }, "of a budget of "), field(this.budget, 1, "Budget in tokens", "120px", (value) => { this.budget = value; kept.setItem("refold-budget", value); })),
+        this.rest),
+      this.full, title("By role"), h("div", { class: "scroll" }, h("table", {}, this.roles)),
+      context.kind === "chat" ? [title("After a summary"), h("p", {}, "If a summary of ", field(this.summary, 0, "Tokens of the summary", "80px", (value) => { this.summary = value; }),
+        " tokens took the place of all but the last ", field(this.kept, 0, "Turns that stay", "80px", (value) => { this.kept = value; }), " turns: ", this.after)] : null,
+      title("Over the versions"), h("div", { style: { height: "140px" } }, this.canvas), title("The largest items"), this.largest));
   }
 
   show(version) {
@@ -37,37 +50,25 @@ class Tokens {
       there.push(at);
     }
     const total = [...byRole.values()].reduce((sum, one) => sum + one, 0);
-    const isOver = total > this.budget;
-    const budget = h("input", { type: "number", value: this.budget, min: 1, "aria-label": "Budget in tokens", style: { width: "120px" },
-      onchange: () => { this.budget = Math.max(1, Number(budget.value) || 1); kept.setItem("refold-budget", this.budget); this.show(version); } });
-    const ifSummed = this.ifSummarized([...there], total);
-    const most = there.sort((one, other) => items.tokens[other] - items.tokens[one]).slice(0, BIGGEST);
+    const most = [...there].sort((one, other) => items.tokens[other] - items.tokens[one]).slice(0, BIGGEST);
     const rows = [...byRole].sort((one, other) => other[1] - one[1]);
-    fill(this.view, h("div", { class: "sheet" },
-      h("div", { class: "sums" }, h("div", {}, h("strong", {}, number(total)), h("span", {}, "tokens, estimated")),
-        h("label", {}, h("span", { class: "dim" }, "of a budget of "), budget),
-        isOver ? h("span", { class: "tag bad" }, `${number(total - this.budget)} over the budget`)
-          : h("span", { class: "tag good" }, `${number(this.budget - total)} left`)),
-      budgetBar(total, this.budget),
-      h("h2", { style: { margin: "20px 0 8px" } }, "By role"),
-      h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, rows.map(([role, tokens]) => h("tr", {},
-        h("td", { class: "nowrap" }, role), h("td", { class: "number" }, number(tokens)), h("td", { style: { width: "60%" } }, bar(tokens / Math.max(total, 1)))))))),
-      ifSummed,
-      h("h2", { style: { margin: "20px 0 8px" } }, "Over the versions"), h("div", { style: { height: "140px" } }, this.canvas),
-      h("h2", { style: { margin: "20px 0 8px" } }, "The largest items"),
-      window?.held.count ? h("p", { class: "dim" }, `Of the last ${counted(there.length, "item")}; the ${number(window.held.count)} before them are not loaded.`) : null,
+    fill(this.total, number(total));
+    fill(this.rest, total > this.budget ? h("span", { class: "tag bad" }, `${number(total - this.budget)} over the budget`)
+      : h("span", { class: "tag good" }, `${number(this.budget - total)} left`));
+    fill(this.full, budgetBar(total, this.budget));
+    fill(this.roles, rows.map(([role, tokens]) => h("tr", {},
+      h("td", { class: "nowrap" }, role), h("td", { class: "number" }, number(tokens)), h("td", { style: { width: "60%" } }, bar(tokens / Math.max(total, 1))))));
+    if (this.context.kind === "chat") fill(this.after, this.ifSummarized(there, total));
+    refill(this.largest, window?.held.count ? h("p", { class: "dim" }, `Of the last ${counted(there.length, "item")}; the ${number(window.held.count)} before them are not loaded.`) : null,
       h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, most.map((at) => h("tr", {},
-        h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, version, { msg: items.item[at] }) }, items.item[at])),
-        h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at])))))))));
+        h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, this.context.isLive ? undefined : version, { msg: items.item[at] }) }, items.item[at])),
+        h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at]))))))));
     this.redraw();
   }
 
   /** The tokens that a summary of all but the last turns would leave; nothing is changed. */
   ifSummarized(there, total) {
-    if (this.context.kind !== "chat") return null;
     const { items } = this.context.index;
-    const field = (name, label) => h("input", { type: "number", min: 0, value: this[name], "aria-label": label, style: { width: "80px" },
-      onchange: (event) => { this[name] = Math.max(0, Number(event.target.value) || 0); this.show(this.context.version); } });
     const turns = there.filter((at) => items.type[at] === "message" && items.role[at] === "user");
     const first = this.kept ? turns.at(-this.kept) ?? turns[0] : Infinity;
     const summed = there.slice(0, there.includes(first) ? there.indexOf(first) : undefined)
@@ -75,9 +76,7 @@ class Tokens {
     const { window } = this.context.index;
     const before = (window?.held.sums ?? []).reduce((sum, [type, role, tokens]) => sum + (INSTRUCTIONS.includes(roleOf(type, role)) ? 0 : tokens), 0);
     const after = summed.length ? total - before - summed.reduce((sum, at) => sum + items.tokens[at], 0) + this.summary : total;
-    return [h("h2", { style: { margin: "20px 0 8px" } }, "After a summary"),
-      h("p", {}, "If a summary of ", field("summary", "Tokens of the summary"), " tokens took the place of all but the last ", field("kept", "Turns that stay"), " turns: ",
-        h("strong", { class: "after" }, `${number(total)} → ${number(after)} tokens`), summed.length ? `, ${counted(summed.length + heldOf(this.context.index).count, "item")} in one` : ", nothing is old enough"),
+    return [h("strong", { class: "after" }, `${number(total)} → ${number(after)} tokens`), summed.length ? `, ${counted(summed.length + heldOf(this.context.index).count, "item")} in one` : ", nothing is old enough",
       bar(after / this.budget, after > this.budget)];
   }
 

@@ -205,6 +205,11 @@ def test_a_run_is_walked_as_a_graph_and_as_a_table(watched: Watched, served: Ser
     expect(page.locator("aside h2")).to_have_text("Table(orders)")
     page.get_by_role("button", name="Table", exact=True).click()
     expect(page.get_by_role("row")).to_have_count(3)
+    page.get_by_role("grid").focus()
+    for key, row in (("ArrowUp", 0), ("ArrowDown", 1), ("ArrowDown", 2), ("ArrowDown", 2), ("ArrowUp", 1)):
+        page.keyboard.press(key)
+        expect(page.get_by_role("row", selected=True)).to_have_attribute("aria-rowindex", str(row + 1))
+    expect(page.locator("aside h2")).to_have_text("Table(orders)")
     page.get_by_role("button", name="Table", exact=True).click()
     page.get_by_role("application").focus()
     page.keyboard.press("Enter")

@@ -39,8 +39,9 @@ class Graph {
       "aria-label": "Graph of the run: arrow keys go along edges, plus and minus zoom, 0 shows all. The table has the same nodes." });
     this.minimap = h("canvas", { style: { position: "absolute", right: "12px", bottom: "12px", width: "180px", height: "90px", border: "1px solid var(--line)", background: "var(--ground)", "border-radius": "6px" }, "aria-hidden": "true" });
     this.said = h("span", { class: "dim", role: "status" });
-    this.table = h("div", { class: "rows", hidden: true, role: "table", "aria-label": "Nodes", tabindex: 0, style: { position: "absolute", inset: "44px 0 0 0" } });
+    this.table = h("div", { class: "rows", hidden: true, role: "grid", "aria-label": "Nodes: up and down choose one", tabindex: 0, style: { position: "absolute", inset: "44px 0 0 0" } });
     this.table.addEventListener("scroll", () => this.drawTable(), { passive: true });
+    this.table.addEventListener("keydown", (event) => this.keyOfTable(event));
     this.switch = h("button", { type: "button", "aria-pressed": false, onclick: () => this.toggleTable() }, "Table");
     this.sorting = h("select", { "aria-label": "Order of the table", hidden: true, style: { width: "auto" }, onchange: () => { this.table.scrollTop = 0; this.drawTable(); } },
       Object.keys(ORDERS).map((name) => h("option", { value: name }, `by ${name}`)));
@@ -204,6 +205,20 @@ class Graph {
     event.preventDefault();
     event.stopPropagation();
     return undefined;
+  }
+
+  /** In the table up and down choose the next node in its order, and Enter opens the chosen one. */
+  keyOfTable(event) {
+    const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (event.key === "Enter" && this.chosen) location.assign(this.addressOf(this.chosen));
+    if (!by || !this.all.length) return;
+    event.preventDefault();
+    const { list } = this.sorted;
+    const now = list.findIndex((node) => node.name === this.chosen?.name);
+    const next = now < 0 ? Math.ceil(this.table.scrollTop / ROW) : Math.min(list.length - 1, Math.max(0, now + by));
+    const top = next * ROW;
+    this.table.scrollTop = Math.min(top, Math.max(this.table.scrollTop, top + ROW - this.table.clientHeight));
+    this.find(list[next]);
   }
 
   sibling(node, by) {
@@ -431,12 +446,13 @@ class Graph {
     if (this.sorted?.order !== order || this.sorted.nodes !== this.all) this.sorted = { order, nodes: this.all, list: [...this.all].sort(ORDERS[order]) };
     const shown = this.sorted.list.slice(first, first + TABLE_ROWS).map((node, at) => {
       const caption = captionOf(node);
-      return h("div", { class: "line node", role: "row", "aria-selected": node.name === this.chosen?.name || undefined,
+      return h("div", { class: "line node", role: "row", "aria-rowindex": first + at + 1, "aria-selected": node.name === this.chosen?.name || undefined,
         style: { top: `${(first + at) * ROW}px`, opacity: this.isLater(node) ? "0.45" : "1" }, onclick: () => this.find(node) },
-      h("span", { role: "cell" }, `@${node.version}`), h("span", { role: "cell" }, node.type),
-      h("span", { role: "cell" }, node.name, caption === node.label ? null : h("span", { class: "dim" }, ` ${caption}`)),
-      h("span", { role: "cell" }, isFailed(node) ? h("span", { class: "tag bad" }, "failed") : node.pointer ? h("span", { class: "tag" }, "active end") : ""));
+      h("span", { role: "gridcell" }, `@${node.version}`), h("span", { role: "gridcell" }, node.type),
+      h("span", { role: "gridcell" }, node.name, caption === node.label ? null : h("span", { class: "dim" }, ` ${caption}`)),
+      h("span", { role: "gridcell" }, isFailed(node) ? h("span", { class: "tag bad" }, "failed") : node.pointer ? h("span", { class: "tag" }, "active end") : ""));
     });
+    this.table.setAttribute("aria-rowcount", this.all.length);
     fill(this.table, h("div", { class: "spacer", style: { height: `${this.all.length * ROW}px` } }, shown));
   }
 }

@@ -110,6 +110,23 @@ def test_drawings_have_the_colours_of_the_person(browser: Browser, served: Serve
     profile.close()
 
 
+def test_what_is_chosen_is_seen_in_the_colours_of_the_person(browser: Browser, served: Served) -> None:
+    """These have no soft backgrounds: a chosen line has a frame, and a tab that is not chosen has no border."""
+    profile = Watched(browser, served, forced_colors="active")
+    page = profile.open("/c/a@12")
+    page.locator(".item").first.click()
+    style = "(one, name) => getComputedStyle(one)[name]"
+    assert page.locator(".item[aria-current]").evaluate(style, "outlineStyle") == "solid"
+    tabs = page.get_by_role("tab")
+    borders = [tab.evaluate(style, "borderBottomColor") for tab in tabs.all()]
+    assert borders.count(tabs.first.evaluate(style, "borderBottomColor")) == 1
+    page = profile.open("/c/run:mia%2Fs1%2F1%2F0")
+    page.get_by_role("button", name="Table").click()
+    page.get_by_role("row").last.click()
+    assert page.get_by_role("row", selected=True).evaluate(style, "outlineStyle") == "solid"
+    profile.close()
+
+
 def test_items_are_chosen_with_keys(watched: Watched, served: Served) -> None:
     """Up and down go from item to item, also beyond the screen, and the focus stays with the one that is chosen."""
     page = watched.open("/c/long")

@@ -332,6 +332,27 @@ def test_a_large_graph_is_shown_from_its_beginning_and_as_a_whole(watched: Watch
     expect(minimap).to_have_css("visibility", "hidden")
 
 
+def test_a_long_text_of_a_node_is_not_measured_whole(watched: Watched) -> None:
+    """A graph is drawn with each step of a drag: only as much of a text as may have room is looked at."""
+
+    def answer(route: Route) -> None:
+        found = route.fetch().json()
+        for node in found["nodes"]:
+            node["attributes"] = {"query": "Q" * 100_000, "description": "D" * 100_000}
+        route.fulfill(json=found)
+
+    page = watched.page
+    page.add_init_script(
+        "const { prototype } = CanvasRenderingContext2D, { measureText } = prototype; window.longest = 0;"
+        "prototype.measureText = function(text) { window.longest = Math.max(window.longest, text.length);"
+        " return measureText.call(this, text); };"
+    )
+    page.route("**/api/graph?*", answer)
+    watched.open("/c/run:mia%2Fs1%2F1%2F0")
+    drawn = "async () => { while (!window.longest) await new Promise(requestAnimationFrame); return window.longest; }"
+    assert page.evaluate(drawn) < 1_000
+
+
 # The items that are there at versions, and those that left just then.
 FOLD_AT = """([columns, versions]) => versions.map((version) => {
   const shown = window.folds.present(columns, version);

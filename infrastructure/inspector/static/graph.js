@@ -12,6 +12,8 @@ const [STEP_Y, RISE_MAX] = [30, 36];
 const [READABLE, FARTHEST] = [0.15, 0.002];
 const COLOURS = { Query: "user", State: "assistant", Action: "call", Table: "output", Data: "output" };
 const TABLE_ROWS = 52;
+// More characters have no room in a line; the width of a long text takes a browser milliseconds, for each node and picture.
+const CAPTION_MAX = 300;
 const ORDERS = { version: (one, other) => one.version - other.version, type: (one, other) => one.type.localeCompare(other.type) || one.version - other.version,
   name: (one, other) => one.name.localeCompare(other.name, "en", { numeric: true }) };
 const ROW = 30;
@@ -463,7 +465,7 @@ const isFailed = (node) => node.attributes.success === false;
 function captionOf(node) {
   const { query, action, state, description } = node.attributes;
   const said = { Query: query, Action: action, State: description || state }[node.type] || node.label;
-  return typeof said === "string" ? said.split("\n")[0] : node.label;
+  return typeof said === "string" ? said.slice(0, CAPTION_MAX).split("\n")[0] : node.label;
 }
 
 /** The beginning of a text that fits. */

@@ -328,7 +328,7 @@ def test_a_large_graph_is_shown_from_its_beginning_and_as_a_whole(watched: Watch
     expect(minimap).to_have_css("visibility", "hidden")
     page.keyboard.press("+")
     expect(minimap).to_have_css("visibility", "visible")
-    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("button", name="Fit").click()
     expect(minimap).to_have_css("visibility", "hidden")
 
 

@@ -64,7 +64,7 @@ export class Details {
       fill(settings, h("dl", {}, pair("limit", limit ? `${number(there)} of ${number(limit)} items` : "none"), pair("tags", tags.join(", "))),
         limit ? h("span", { class: "bar" }, h("span", { style: { "--part": `${Math.min(100, there / limit * 100)}%` } })) : null);
     }, 120);
-    return h("section", { class: "holding" }, h("h3", {}, "What it holds"), h("dl", {}, pair(kind === "queue" ? "waiting" : "there", number(there)), rows), settings);
+    return h("section", { class: "holding" }, h("h2", {}, "What it holds"), h("dl", {}, pair(kind === "queue" ? "waiting" : "there", number(there)), rows), settings);
   }
 
   link(version) {

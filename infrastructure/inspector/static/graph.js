@@ -50,7 +50,7 @@ class Graph {
     this.folds = h("button", { type: "button", "aria-pressed": true, title: "straight runs and fans as one sign", onclick: () => this.fold(!this.isFolded) }, "Fold");
     this.axis = h("button", { type: "button", "aria-pressed": false, title: "a column for each node, in the order of the log", onclick: () => { this.order(!this.isByLog); note(this.context.address()); } }, "Log order");
     this.bar = h("div", { class: "graph-bar", style: { position: "absolute", left: "12px", right: "12px", top: "8px", display: "flex", gap: "8px", "align-items": "center", "z-index": "1", overflow: "auto hidden", "white-space": "nowrap" } },
-      this.switch, this.sorting, this.folds, this.axis, h("button", { type: "button", onclick: () => this.fit(), "aria-label": "Show all" }, "Fit"),
+      this.switch, this.sorting, this.folds, this.axis, h("button", { type: "button", onclick: () => this.fit(), title: "show all (0)" }, "Fit"),
       h("button", { type: "button", onclick: () => this.zoom(1.3), "aria-label": "Nearer" }, "+"), h("button", { type: "button", onclick: () => this.zoom(1 / 1.3), "aria-label": "Farther" }, "−"), this.said);
   }
 

@@ -52,7 +52,7 @@ class Projections {
     this.rows = new Map();
     this.mayWrite = Boolean(about().token);
     this.said = h("span", { class: "dim" });
-    this.table = h("table", { class: "middle" }, h("thead", {}, h("tr", {}, HEADS.map(([name, sort]) => h("th", { scope: "col", class: sort }, name)))));
+    this.table = h("table", { class: "middle" }, h("thead", {}, h("tr", {}, HEADS.map(([name, sort]) => h("th", { scope: "col", class: sort }, name || h("span", { class: "unseen" }, "Commands"))))));
     this.store = new Work(STORE, this);
     this.verify = h("button", { type: "button", onclick: () => this.store.start("verify") }, "Check the whole store");
     this.element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Projections"), this.said),

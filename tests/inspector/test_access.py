@@ -85,7 +85,7 @@ def test_landmarks_are_what_a_screen_reader_finds(kept: Callable[..., Watched], 
 
 
 def test_the_slider_says_where_one_is(watched: Watched) -> None:
-    """The version, what happened there, and what the context holds then."""
+    """The version, what happened there, and what the context holds then; with keys of the page it is said, too."""
     slider = watched.open("/c/scrubbed@12").get_by_role("slider")
     chat = watched.served.store.chat("scrubbed", create=False).at(12)
     expect(slider).to_have_attribute(
@@ -94,6 +94,9 @@ def test_the_slider_says_where_one_is(watched: Watched) -> None:
     )
     watched.page.keyboard.press("Home")
     expect(slider).to_have_attribute("aria-valuetext", re.compile("^version 1 of 61 .*, 0 items, 0 tokens$"))
+    for _ in range(2):
+        watched.page.keyboard.press("ArrowRight")
+    expect(watched.page.locator("#said")).to_have_text(re.compile("^3 of 61 · message added"))
 
 
 @pytest.mark.parametrize("name", ["chat", "run", "tokens", "log"])

@@ -266,6 +266,7 @@ class ContextScreen {
     if (how === "jump") note(this.address(), true);
     else this.noteAddress();
     this.show();
+    this.timeline.tell();
   }
 
   /** Go to the version with which an item came, and choose it. */

@@ -1,10 +1,11 @@
 /** The versions of a context on one line: what came and what left at each, marks, and a slider to go along. */
-import { cleared, colour, fill, h, icon, number, say, time } from "./dom.js";
+import { cleared, colour, debounced, fill, h, icon, number, say, time } from "./dom.js";
 import { keyOf } from "./keys.js";
 import { sumsOf } from "./windows.js";
 
 const SPEEDS = [["1", "1 ×", 400], ["4", "4 ×", 100], ["real", "as recorded", 0]];
 const LONGEST_PAUSE = 2_000;
+const TOLD_AFTER = 300;
 const BAR = 9;
 const MARK = 11;
 const MARKS = { forked: "◆", branched: "◆", merged: "◎", summary: "▼", named: "●", saved: "○" };
@@ -25,11 +26,12 @@ export class Timeline {
     this.version = 0;
     this.index = null;
     this.canvas = h("canvas", { "aria-hidden": "true", title: "Shift and drag: narrow to these versions" });
+    // A screen reader is told where the reader came to, by whichever way, once they stay there.
+    this.tell = debounced(TOLD_AFTER, () => { if (!this.playing && this.canvas.isConnected) say(this.about()); });
     this.listen();
     this.all = h("button", { type: "button", class: "window", hidden: true, onclick: () => narrow(null) });
     this.range = h("input", { type: "range", min: 1, step: 1, "aria-label": "Version" });
     this.range.addEventListener("input", () => seek(Number(this.range.value), "scrub"));
-    this.range.addEventListener("change", () => say(this.about()));
     this.number = h("input", { class: "version", "aria-label": "Version, time, name or item", title: "a version, -5, a time, a name, or an item" });
     this.number.addEventListener("change", () => seek(this.number.value.replace(/^@/, "").trim(), "jump"));
     this.playing = null;

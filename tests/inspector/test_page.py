@@ -170,7 +170,7 @@ def test_a_person_forks_merges_and_decides(watched: Watched, served: Served) -> 
     page = watched.open("/c/a@12")
     page.get_by_role("button", name="Fork").click()
     page.get_by_label("Name of the new chat").fill("by-hand")
-    page.get_by_role("dialog").get_by_role("button", name="Fork").click()
+    page.keyboard.press("Enter")
     page.wait_for_url("**/c/by-hand")
     assert len(served.store.chat("by-hand", create=False).items) == 11
     watched.open("/graph?context=by-hand")

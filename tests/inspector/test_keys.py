@@ -72,6 +72,14 @@ def test_a_list_has_the_keys_of_its_own(watched: Watched, path: str, element: st
         assert page.evaluate("window.taken"), key
 
 
+def test_two_capital_letters_are_a_key_as_the_help_writes_it(watched: Watched) -> None:
+    """Also where Shift is let go between them."""
+    page = watched.open("/c/a@12")
+    page.keyboard.press("Shift+G")
+    page.keyboard.press("Shift+L")
+    expect(page.locator("html[data-ready=log]")).to_be_attached()
+
+
 def test_j_opens_the_page_as_json(watched: Watched) -> None:
     """At its address, with what follows the question mark; the button does the same."""
     page = watched.open("/c/a@12?tab=left")

@@ -55,6 +55,8 @@ addEventListener("keydown", (event) => {
   if (isSingle && kept.getItem(OFF) === "1" && event.key !== "?") return;
   // A button has its own meaning of the space bar, a list its own arrows.
   if (event.key === " " && event.target.closest?.("button, a, summary")) return;
+  // The help writes letters in capitals: between two of them Shift may be let go.
+  if (event.key === "Shift") return;
   const name = event.key === " " ? "Space" : isSingle ? event.key.toLowerCase() : event.key;
   if (event.altKey && isSingle) return;
   const full = prefix ? `${prefix} ${name}` : event.altKey ? `Alt+${name}` : event.shiftKey && !isSingle ? `Shift+${name}` : name;

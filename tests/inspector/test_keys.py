@@ -80,6 +80,18 @@ def test_two_capital_letters_are_a_key_as_the_help_writes_it(watched: Watched) -
     expect(page.locator("html[data-ready=log]")).to_be_attached()
 
 
+def test_escape_closes_the_event_of_a_line(watched: Watched) -> None:
+    """From the lines, and from within the event; the lines have the focus then."""
+    page = watched.open("/log")
+    drawer = page.get_by_label("The event", exact=True)
+    page.get_by_role("grid").focus()
+    page.keyboard.press("Enter")
+    drawer.get_by_role("link").first.focus()
+    page.keyboard.press("Escape")
+    expect(drawer).to_be_hidden()
+    expect(page.get_by_role("grid")).to_be_focused()
+
+
 def test_j_opens_the_page_as_json(watched: Watched) -> None:
     """At its address, with what follows the question mark; the button does the same."""
     page = watched.open("/c/a@12?tab=left")

@@ -86,6 +86,7 @@ class Lines {
     const moved = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => { this.read(); this.draw(); }); };
     this.element.addEventListener("scroll", moved, { passive: true });
     this.element.addEventListener("keydown", (event) => this.key(event));
+    this.drawer.addEventListener("keydown", (event) => { if (event.key === "Escape") { this.element.focus(); this.key(event); } });
     this.element.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.grown = merged(300, () => this.takeNewer());
     this.wanted = debounced(30, () => this.fetch());

@@ -1,6 +1,7 @@
 """The graph over the rounds: bridges, leaves, roots, and who is called how (SPEC D7)."""
 
 import gc
+from functools import partial
 
 import pytest
 
@@ -9,9 +10,11 @@ from refold.domain.context.context import Attachment
 from refold.domain.errors import InvalidInputError
 from refold.domain.spans import Segment
 from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.graph import RunGraph
 from refold.domain.trajectory.nodes import NodeNotFoundError
 from refold.domain.trajectory.run import Run
 from refold.domain.trajectory.trajectory import Trajectory, TrajectoryEdge
+from tests.support.effort import calls_of
 
 from ..fakes import CountingSystem, LateLog
 from .runs import add, asked, bridges, edges
@@ -121,6 +124,20 @@ def test_names_over_rounds() -> None:
     assert add(run, "State", "State(done)", label="done") == "State(done)"
     assert run.nodes("State") == ["State(done)#1", "State(done)#2", "State(done)"]
     assert run.node("State(done)#4").run_id == 2
+
+
+def test_names_cost_the_same_in_every_round() -> None:
+    """The nodes of all rounds are named by going over each round once, also those that are met again in each."""
+    work: list[int] = []
+    factory = RunFactory()
+    for number in range(40):
+        run, query = asked(number, factory=factory)
+        add(run, "Table", query, label="orders")
+        names = RunGraph(run._state).names()
+        work.append(calls_of(partial(list, names)))
+
+    assert work[39] - work[19] <= 2.2 * (work[19] - work[9])
+    assert run.nodes("Table") == [*(f"Table(orders)#{number}" for number in range(1, 40)), "Table(orders)"]
 
 
 def test_automatic_labels_over_rounds() -> None:

@@ -27,6 +27,7 @@ from .graph import RunGraph
 from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, require_fields
 from .rules import stored_fields
 from .run import Run
+from .state import EMPTY, fold
 from .trajectory import TrajectoryEdge
 
 # The name of the version at which a run had exactly the imported content.
@@ -128,13 +129,14 @@ def export_round(run: Run) -> RoundRecord:
     Raises:
         DecisionRefusedError: a part of it is not recorded yet, since a transaction is open.
     """
-    state = run._state
-    recorded = run.recorded_events(until=state.version)
+    version = run.version
+    recorded = run.recorded_events(until=version)
     # Where another writer came first, the log has other events under the versions of a transaction.
-    if state.version > min(len(recorded), run._journal.known.version):
+    if version > min(len(recorded), run._journal.known.version):
         raise DecisionRefusedError(f"{run.stream_id} is being changed by a transaction: tell of it when that has ended")
-    # Without the earlier rounds, so edges to them are left out.
-    graph = RunGraph(msgspec.structs.replace(state, past=()))
+    # The run's own state has the earlier rounds, which would be read; here edges to them are left out.
+    state = fold(EMPTY, (one.event for one in recorded))
+    graph = RunGraph(state)
     refs = list(graph.vertices())
     keys = [(graph.type_of(ref), graph.event(ref).label) for ref in refs]
     names = dict(zip(refs, names_in_round(keys), strict=True))
@@ -154,7 +156,7 @@ def export_round(run: Run) -> RoundRecord:
         user_id=run.user_id,
         session_id=run.session_id,
         agent=run.agent,
-        version=state.version,
+        version=version,
     )
 
 

@@ -1,14 +1,19 @@
 """Rounds as values: which of them have the same content."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from refold.domain.errors import InvalidInputError
-from refold.domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, are_same, checked_round
+from refold.domain.trajectory.factory import RunFactory
+from refold.domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, are_same, checked_round, export_round
 from refold.domain.trajectory.trajectory import TrajectoryEdge
+from tests.support.effort import calls_of
+
+from .runs import add, asked
 
 CHANGE = RoundChange(kind="changed", actor="mia", at=3.0, old={"text": "How many?"})
 NODE = RoundNode(
@@ -74,3 +79,20 @@ def test_a_pointer_to_no_node() -> None:
     with pytest.raises(InvalidInputError, match=r"it holds the pointer 'State\(lost\)', and no such node"):
         checked_round(wrong)
     assert checked_round(right) is right
+
+
+def test_a_late_round_costs_as_much_as_an_early_one() -> None:
+    """Of the rounds before it nothing is read, so the export of a session takes as long as its rounds are."""
+    factory = RunFactory()
+    for number in range(40):
+        run, query = asked(number, factory=factory)
+        add(run, "State", query, label="done")
+    early, late = (calls_of(partial(export_of, factory, number)) for number in (2, 39))
+
+    assert late <= 1.5 * early
+
+
+def export_of(factory: RunFactory, number: int) -> RoundRecord:
+    """Return the export of a round of which no object is there."""
+    factory.release()
+    return export_round(factory.run("mia", "s", number, create=False))

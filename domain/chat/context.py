@@ -948,9 +948,9 @@ class ChatContext(ChatView["ChatContext"]):
 
         given = (before, self if after is None else after)
         sides = [one.readonly if isinstance(one, ChatContext) else self.at(one) for one in given]
-        old, new = (list(zip(side.recorded_items(), side.items, strict=True)) for side in sides)
-        found = changes_between(old, new, content=lambda pair: content_of(pair[0]), name=lambda pair: pair[0].id)
-        return of_each(found, lambda pair: pair[1])
+        old, new = (list(side.recorded_items()) for side in sides)
+        found = changes_between(old, new, content=content_of, name=lambda item: item.id)
+        return of_each(found, *(side._public_of(items) for side, items in zip(sides, (old, new), strict=True)))
 
     def seen(self, call_id: str) -> ReadOnlyChatContext:
         """

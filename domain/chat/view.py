@@ -121,6 +121,11 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         item: ChatItem = conversion().item_of(items.arena.items[ordinal], items.arrival(ordinal))
         return item
 
+    def _public_of(self, items: Sequence[ChatItemEvent]) -> Callable[[ChatItemEvent], ChatItem]:
+        """Return what makes a public item of one of these, which are those of the view, in order."""
+        ordinals = dict(zip(map(id, items), self._state.items.order(), strict=True))
+        return lambda item: self._item(ordinals[id(item)])
+
     def _find(self, address: OfItem | Happened) -> int | None:
         """Return the version that brought an item, or the last one before an item that is younger than a time."""
         self._source.settled()

@@ -6,7 +6,6 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import takewhile
 from typing import Generic, NamedTuple, TypeVar
 
 # Longer lists are divided before their contents are matched.
@@ -36,13 +35,19 @@ def changes_between(
 
     `content` returns the content of an item, `name` that by which it is the same although its content differs.
     """
-    olds, news = list(map(content, before)), list(map(content, after))
     # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
-    start = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(olds, news, strict=False)))
-    kept = list(_matched(olds[start:], news[start:]))
-    stay, same = ({start + pair[side] for pair in kept} for side in (0, 1))
-    removed = [(before[place], olds[place]) for place in range(start, len(olds)) if place not in stay]
-    added = [(after[place], news[place]) for place in range(start, len(news)) if place not in same]
+    start = 0
+    for old, new in zip(before, after, strict=False):
+        # Two that are equal as a whole have the same content, and to compare them takes a tenth of its time.
+        if old != new and content(old) != content(new):
+            break
+        start += 1
+    before, after = before[start:], after[start:]
+    olds, news = list(map(content, before)), list(map(content, after))
+    kept = list(_matched(olds, news))
+    stay, same = ({pair[side] for pair in kept} for side in (0, 1))
+    removed = [(one, olds[place]) for place, one in enumerate(before) if place not in stay]
+    added = [(one, news[place]) for place, one in enumerate(after) if place not in same]
     return _paired(added, removed, name)
 
 
@@ -103,13 +108,13 @@ def _rising(olds: Mapping[Hashable, int], news: Mapping[Hashable, int]) -> list[
     return chain[::-1]
 
 
-def of_each(changes: Changes[T], make: Callable[[T], R]) -> Changes[R]:
-    """Return the same changes with what `make` returns of each item."""
+def of_each(changes: Changes[T], of_old: Callable[[T], R], of_new: Callable[[T], R]) -> Changes[R]:
+    """Return the same changes with what is returned of each item of the first list, and of each of the second."""
     return Changes(
-        [make(item) for item in changes.added],
-        [make(item) for item in changes.removed],
-        [(make(old), make(new)) for old, new in changes.changed],
-        [make(item) for item in changes.moved],
+        [of_new(item) for item in changes.added],
+        [of_old(item) for item in changes.removed],
+        [(of_old(old), of_new(new)) for old, new in changes.changed],
+        [of_new(item) for item in changes.moved],
     )
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from typing import Any
 
 import pytest
 
+import refold
 from refold.domain.context.differences import MATCHED_MAX, Changes, changes_between
+from tests.support.effort import calls_of
 
 LONG = 4 * MATCHED_MAX
 
@@ -61,3 +64,14 @@ def test_lists_made_to_be_slow(case: str) -> None:
     changed(*SLOW[case])
 
     assert time.process_time() - began < 1
+
+
+def test_what_is_the_same_is_not_looked_into() -> None:
+    """Of items that are equal as a whole, as nearly all are, no content is made, and no public item."""
+    chat = refold.ChatContext()
+    for number in range(1_000):
+        chat.add_message("user", f"text {number}")
+    found: list[Any] = []
+    work = calls_of(lambda: found.append(chat.diff(chat.version - 2)))
+
+    assert (found, work < 5_000) == ([Changes([*chat.items[-2:]], [], [], [])], True)

@@ -643,9 +643,9 @@ class Store:
         first, last = (None if day is None else day_named(day) for day in (since, until))
         only = None if context is None else context_named(self.log, context)
         users = self._runner.page(CATALOGUE, where={"key": only} if only else {}) if "user" in require_names(by) else []
-        # The keys of rows begin with their day.
-        rows = self._runner.page(USAGE, after=first or "", where={"context": only} if only else {})
-        return summed_by(rows, by, self._sampled(users), since=first, until=last, context=only)
+        # The keys of rows begin with their day and a slash, which comes before 0.
+        end, where = last and f"{last}0", {"context": only} if only else {}
+        return summed_by(self._runner.page(USAGE, after=first or "", before=end, where=where), by, self._sampled(users))
 
     def pending_approvals(self) -> list[PendingApproval]:
         """

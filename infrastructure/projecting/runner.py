@@ -396,11 +396,10 @@ class ProjectionRunner:
         around = fold_around(projection, page.events, self._store, read.undecodable)
         if around.failure is None:
             save = self._save_of(due, around.rows, page.events, page.moment, around.aside)
-            (stored,) = self._store_at(page.events, save)
-            return due.at(stored)
+            return due.at(*self._store_at(page.events, save))
         if around.folded:
             events = page.events[: around.folded]
-            after = _moment_behind(due.moment, events)
+            after = Moment.of(dict(due.moment.heads) | {one.position.slice: one.position.number for one in events})
             self._store_at(events, self._save_of(due, around.rows, events, after, around.aside))
         raise around.failure
 
@@ -409,10 +408,18 @@ class ProjectionRunner:
         return self.read(projection, ask=lambda store: store.rows(projection))
 
     def page(
-        self, projection: Projection, *, after: str = "", limit: int = NUMBER_MAX, where: Where | None = None
+        self,
+        projection: Projection,
+        *,
+        after: str = "",
+        before: str | None = None,
+        limit: int = NUMBER_MAX,
+        where: Where | None = None,
     ) -> list[Any]:
         """Bring a projection up to date, and return some of its rows, ordered by key."""
-        return self.read(projection, ask=lambda store: store.page(projection, after=after, limit=limit, where=where))
+        return self.read(
+            projection, ask=lambda store: store.page(projection, after=after, before=before, limit=limit, where=where)
+        )
 
     def rows_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
         """
@@ -451,10 +458,6 @@ def noting(failed: Failures, projection: Projection) -> Iterator[None]:
         raise
     except Exception as error:
         failed[projection.name] = error
-
-
-def _moment_behind(start: Moment, events: Sequence[RecordedEvent]) -> Moment:
-    return Moment.of(dict(start.heads) | {one.position.slice: one.position.number for one in events})
 
 
 def contradictions(log: PagedLog, store: ProjectionStore) -> Iterator[tuple[str, str]]:

@@ -180,8 +180,10 @@ class ProjectionStore(Protocol):
     def rows_under(self, projection: Projection, *prefixes: str) -> list[Any]:
         """Return the rows whose keys begin with a prefix, ordered by key; of several, prefix by prefix."""
 
-    def page(self, projection: Projection, *, after: str, limit: int, where: Where | None = None) -> list[Any]:
-        """Return up to `limit` rows with keys after `after`, ordered by key; with `where` those with these values."""
+    def page(
+        self, projection: Projection, *, after: str, limit: int, before: str | None = None, where: Where | None = None
+    ) -> list[Any]:
+        """Return up to `limit` rows with keys between the two, ordered by key; with `where` those with these values."""
 
     def count(self, projection: Projection) -> int:
         """Return the number of rows."""
@@ -233,11 +235,7 @@ class ProjectionStore(Protocol):
         """Return all notes whose names begin with a prefix."""
 
     def set_note(self, name: str, *, before: str | None, after: str | None) -> bool:
-        """
-        Change a note to `after`, or remove it if `after` is None, provided that its value is still `before`.
-
-        Returns False, and changes nothing, if the value is not `before`.
-        """
+        """Change a note to `after`, or remove it if that is None; False, and nothing is done, if it is not `before`."""
 
     def note_erasure(self) -> None:
         """Have no rows stored for a projection without rows that were made of events as they were until now."""
@@ -341,9 +339,12 @@ class MemoryProjectionStore(ProjectionStore):
         return [table.rows[key] for start, end in places for key in keys[start:end]]
 
     @synchronized
-    def page(self, projection: Projection, *, after: str, limit: int, where: Where | None = None) -> list[Any]:
+    def page(
+        self, projection: Projection, *, after: str, limit: int, before: str | None = None, where: Where | None = None
+    ) -> list[Any]:
         table = self._fresh_table(projection)
-        behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), None))
+        end = None if before is None else bisect_left(table.keys, before)
+        behind = (table.rows[key] for key in islice(table.keys, bisect_right(table.keys, after), end))
         wanted = [(attrgetter(name), one if isinstance(one, range) else (one,)) for name, one in (where or {}).items()]
         asked = (row for row in behind if all(value_of(row) in values for value_of, values in wanted))
         return list(islice(asked, limit))

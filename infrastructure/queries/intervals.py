@@ -73,8 +73,8 @@ class AncestorRows(Generic[R]):
         rows: list[R] = store.rows_under(self.projection, *self._prefixes(end))
         if end is not None:
             # There is at most one for each version.
-            own = store.page(self.projection, after=own_items_prefix(context), limit=end)
-            rows += [row for row in own if row.key <= item_key(context, Ref(end, context))]
+            first, behind = own_items_prefix(context), item_key(context, Ref(end + 1, context))
+            rows += store.page(self.projection, after=first, before=behind, limit=end)
         marks = (row for row in rows if row.type in self.mark_types)
         self.marks = [row for row in marks if end is None or row.v0 <= end]
         self.rows = {row.birth: row for row in rows if row.type not in self.mark_types}

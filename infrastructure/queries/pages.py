@@ -18,6 +18,7 @@ from ...domain.kinds import KINDS
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.intervals import rows_prefix
 from ...projections.lineage import LINEAGE, LineageRow
+from ...projections.rows import end_of_prefix
 from ..log.row_faults import NUMBER_MAX
 from ..projecting.runner import ProjectionRunner
 from ..projecting.store import Where
@@ -58,16 +59,18 @@ def context_page(runner: ProjectionRunner, chosen: ContextFilter, *, limit: int,
     for name, time in (("since", chosen.since), ("until", chosen.until)):
         if time is not None:
             require_instance(time, datetime, name, "give an aware datetime")
-    after = require_unicode(cursor or "", "the cursor")
+    after, before = require_unicode(cursor or "", "the cursor"), None
     if chosen.kind is not None:
-        # The keys of a kind are neighbours, so the page can begin with them.
-        after = max(after, f"{chosen.kind}:")
-    rows: list[CatalogueRow] = runner.page(CATALOGUE, after=after, limit=limit + 1, where=_wanted(chosen))
+        # The keys of a kind are neighbours, so the page can begin and end with them.
+        after, before = max(after, f"{chosen.kind}:"), end_of_prefix(f"{chosen.kind}:")
+    rows: list[CatalogueRow] = runner.page(
+        CATALOGUE, after=after, before=before, limit=limit + 1, where=_wanted(chosen)
+    )
     return ContextPage(rows[:limit], rows[limit - 1].key if len(rows) > limit else None)
 
 
 def _wanted(chosen: ContextFilter) -> Where:
-    fields = {name: getattr(chosen, name) for name in ("kind", "user", "session", "agent")}
+    fields = {name: getattr(chosen, name) for name in ("user", "session", "agent")}
     wanted: dict[str, Any] = {name: require_unicode(one, name) for name, one in fields.items() if one is not None}
     if chosen.since is not None or chosen.until is not None:
         since, until = (None if time is None else _microseconds(time) for time in (chosen.since, chosen.until))

@@ -69,7 +69,7 @@ def test_of_one_context(store: refold.Store, read: Callable[[Callable[[], Any]],
     assert read(lambda: store.lineage("one")) == read(lambda: store.lineage("fork-of-one")) == 1
     assert read(lambda: store.usage(context="one")) == 1
     assert read(lambda: store.usage(by=["user"], context="one")) == 2, "its usage, and its user"
-    assert read(lambda: store.usage(since=tomorrow)) == 0
+    assert read(lambda: store.usage(since=tomorrow)) == read(lambda: store.usage(until="1999-12-31")) == 0
     assert read(lambda: store.audit("one", item="@2")) == 0, "the configuration is of no item"
     assert read(store.pending_approvals) == 1
     assert read(lambda: store.find_contexts(since=changed)) == 1
@@ -127,16 +127,55 @@ def test_of_ancestors_of_ancestors(store: refold.Store, monkeypatch: pytest.Monk
     assert (gone.reference, len(levels)) == ("chat:a@3", OTHERS + 1)
 
 
-def test_of_a_word_that_is_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To look for it in one context takes SQLite no more steps when other contexts have it, too."""
-    steps, counts, connect = [0], list[int](), sqlite3.connect
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows by one with every ten steps that SQLite takes on a connection that is opened from now on."""
+    taken, connect = list[int](), sqlite3.connect
 
     def counted(*given: Any, **named: Any) -> sqlite3.Connection:
         connection: sqlite3.Connection = connect(*given, **named)
-        connection.set_progress_handler(lambda: steps.append(0), 10)
+        connection.set_progress_handler(lambda: taken.append(0), 10)
         return connection
 
     monkeypatch.setattr(sqlite3, "connect", counted)
+    return taken
+
+
+def test_of_one_kind(tmp_path: Path, steps: list[int]) -> None:
+    """To find the chats of a user takes SQLite no more steps when there are contexts of other kinds."""
+    counts = list[int]()
+    with refold.open(str(tmp_path / "s.db")) as store:
+        store.chat("one", user="mia")
+        for start in (0, 200):
+            for number in range(start, start + 200):
+                store.pool(f"p{number}", user="mia", durability="enqueue")
+            store.flush()
+            found = store.find_contexts(kind="chat", user="mia").contexts
+            steps.clear()
+            assert store.find_contexts(kind="chat", user="mia").contexts == found
+            counts.append(len(steps))
+
+    assert [row.id for row in found] == ["one"]
+    assert counts[1] < counts[0] + 20
+
+
+def test_of_an_ancestor_beside_others(store: refold.Store, read: Callable[[Callable[[], Any]], int]) -> None:
+    """What a fork began with is read without the rows of contexts whose names come behind that of its parent."""
+    chat, counts = store.chat("a"), list[int]()
+    chat.add_message("user", "hello")
+    for number in range(OTHERS):
+        chat.name_version(f"n{number}")
+    chat.fork("fork")
+    for _ in range(2):
+        counts.append(read(lambda: store.validity("fork")))
+        store.chat("b").add_message("user", "hello")
+
+    assert counts[0] == counts[1]
+
+
+def test_of_a_word_that_is_everywhere(tmp_path: Path, steps: list[int]) -> None:
+    """To look for it in one context takes SQLite no more steps when other contexts have it, too."""
+    counts = list[int]()
     with refold.open(str(tmp_path / "s.db")) as store:
         one, other = store.chat("one"), store.chat("other", durability="enqueue")
         one.add_message("user", "plum")

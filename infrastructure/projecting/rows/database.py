@@ -357,8 +357,10 @@ class DatabaseProjectionStore(ProjectionStore):
         ranges = ((prefix, end_of_prefix(prefix)) for prefix in prefixes)
         return self._rows_asked(projection, *(self.sql.statement(ROWS_UNDER, *one, of=projection) for one in ranges))
 
-    def page(self, projection: Projection, *, after: str, limit: int, where: Where | None = None) -> list[Any]:
-        wanted = compared(where or {})
+    def page(
+        self, projection: Projection, *, after: str, limit: int, before: str | None = None, where: Where | None = None
+    ) -> list[Any]:
+        wanted = [*([] if before is None else [("key <", before)]), *compared(where or {})]
         conditions = "".join(f" AND {condition} ${number}" for number, (condition, _) in enumerate(wanted, 2))
         values = (after, *(value for _, value in wanted), limit)
         more = {"conditions": conditions, "limit": f"${len(values)}"}

@@ -8,6 +8,7 @@ rounds.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -45,6 +46,8 @@ class RunGraph:
         # All rounds, oldest first; the run itself is the last one.
         self.rounds = (*((past.stream, past.state) for past in state.past), (OWN, state))
         self._places = {stream: place for place, (stream, _) in enumerate(self.rounds)}
+        # The places of the rounds that say something of vertices of earlier ones.
+        self._touching = [place for place, (_, state) in enumerate(self.rounds) if state.touches_past]
 
     # Names
 
@@ -164,9 +167,11 @@ class RunGraph:
         return self.rounds[self._places[ref.stream]][1]
 
     def _rounds_since(self, ref: Ref) -> Iterator[tuple[str, RunState, Ref]]:
-        """Yield the rounds from that of a vertex on: stream, state, and the vertex by its name in that round."""
-        for stream, state in self.rounds[self._places[ref.stream] :]:
-            yield stream, state, Ref(ref.version) if stream == ref.stream else ref
+        """Yield the rounds that may say something of a vertex, its own first: stream, state, and its name in it."""
+        own = self._places[ref.stream]
+        yield ref.stream, self.rounds[own][1], Ref(ref.version)
+        for place in self._touching[bisect_right(self._touching, own) :]:
+            yield *self.rounds[place], ref
 
     def changes_of(self, ref: Ref) -> list[tuple[str, Change]]:
         """Return the changes of a vertex in order, each with the stream that recorded it."""
@@ -243,8 +248,6 @@ class RunGraph:
         return [
             Edge(edge.end.within(stream), edge.type, edge.version)
             for stream, state, named in self._rounds_since(ref)
-            # A later round that touches no earlier one has no such edges, so its edges need not be collected.
-            if stream == ref.stream or state.touches_past
             for edge in row_of(side(state).get(named))
         ]
 
@@ -268,7 +271,7 @@ class RunGraph:
     def _leaves(self, place: int) -> tuple[Ref, ...]:
         """Return the leaves of an earlier round; if later rounds removed some of it, the leaves are found again."""
         stream, state = self.rounds[place]
-        later = (ref for _, after in self.rounds[place + 1 :] if after.touches_past for ref in after.removed)
+        later = (ref for at in self._touching if at > place for ref in self.rounds[at][1].removed)
         gone = {Ref(ref.version) for ref in later if ref.stream == stream}
         return leaves_of(state, gone) if gone else self.state.past[place].leaves
 

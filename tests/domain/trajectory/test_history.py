@@ -1,10 +1,13 @@
 """What became of a node: versions over all rounds, each replayable from nothing (SPEC D8)."""
 
+from functools import partial
+
 import pytest
 
 from refold.domain.errors import NotFoundError
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import NodeNotFoundError
+from tests.support.effort import calls_of
 
 from .runs import add, asked, told
 
@@ -136,3 +139,18 @@ def test_what_is_met_again_keeps_what_is_not_given() -> None:
     assert (node.get_full_content()["values"], node.get_full_content()["from_table"]) == ([7], "other")
     assert (before.get_full_content()["from_table"], len(before.history)) == ("t", 1)
     assert run.predecessors(table) == [f"{table}#1"]
+
+
+def test_a_node_of_many_rounds() -> None:
+    """For each round that met a node its history takes the same, unless rounds in between change what came before."""
+    work: list[int] = []
+    factory = RunFactory()
+    for number in range(40):
+        run, query = asked(number, factory=factory)
+        add(run, "Table", query, label="orders", path=f"/{number}")
+        run.nodes()
+        work.append(calls_of(partial(run.history, "Table(orders)")))
+
+    assert work[39] - work[19] <= 2.2 * (work[19] - work[9])
+    run.modify_node("Table(orders)#3", {"path": "/new"})
+    assert "/new" in [new for *_, new in told(run, "Table(orders)#3")], "a later round changed it"

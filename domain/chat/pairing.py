@@ -156,13 +156,14 @@ def pending_answers(
     answers: list[tuple[str, list[PendingCall]]] = []
     last: ChatItemEvent | None = None
     for index, item in enumerate(items):
-        if isinstance(item, HandedOff | ConfigUpdated):
+        kind = type(item)
+        if kind in BETWEEN_CALLS:
             continue
-        if isinstance(item, FunctionCalled):
-            if not isinstance(last, FunctionCalled):
+        if kind is FunctionCalled:
+            if type(last) is not FunctionCalled:
                 answers.append((last.id if is_spoken(last) else item.id, []))
             if index not in output_of:
-                answers[-1][1].append(pending(index, item))
+                answers[-1][1].append(pending(index, item))  # type: ignore[arg-type]  # a call
         last = item
     return [PendingAnswer(item_id, tuple(calls)) for item_id, calls in answers if calls]
 

@@ -7,6 +7,7 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ImageContent
 from refold.domain.errors import NotFoundError, RefusedError
+from tests.support.effort import calls_of
 
 
 def conversation() -> ChatContext:
@@ -178,3 +179,13 @@ def test_the_same_instructions_again(again: bool) -> None:
         item = chat.add_message("system", "Be brief.", replace=True, message_id="m1", created_at=1.5)
 
     assert (item, chat.version) == (chat.items[0], 2)
+
+
+def test_items_that_configure_nothing() -> None:
+    """They cost no calls where the configuration is asked, and few where the calls without an output are."""
+    chat = ChatContext()
+    for number in range(1_000):
+        chat.add_message("user", str(number))
+
+    assert calls_of(chat.active_config_at) < 500
+    assert calls_of(chat.pending_calls) < 3_000

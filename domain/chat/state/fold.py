@@ -308,9 +308,9 @@ def active_config(items: Iterable[chat.ChatItemEvent]) -> Config:
     schemas: dict[str, Any] = {}
     settings: dict[str, Any] = {}
     for item in items:
-        if isinstance(item, chat.MessageAdded) and chat.is_instructions(item):
+        if type(item) is chat.MessageAdded and item.role in chat.INSTRUCTION_ROLES:
             instructions = " ".join(part for part in item.parts if isinstance(part, str))
-        elif isinstance(item, chat.ConfigUpdated):
+        elif type(item) is chat.ConfigUpdated:
             instructions = item.instructions if item.instructions is not None else instructions
             tools = item.tools if item.tools is not None else tools
             if item.tool_schemas:

@@ -212,6 +212,10 @@ def test_keys_are_listed_without_it(tmp_path: Path, shut: Path, monkeypatch: pyt
 def test_writing_needs_it(database: Path, shut: Path) -> None:
     """The import says which rights to look at."""
     every = as_nobody(database, shut, ["import", "air.json", "--prefix", "new"], ["evict", "air-1", "@2"])
+    (shut / "kept.db").rename(shut / "other.db")
+    [made_anew] = as_nobody(database, shut, ["import", "air.json"])
+    assert made_anew.fault == "kept.db cannot be written: check the rights of the file and its folder"
+    (shut / "other.db").rename(shut / "kept.db")
 
     # SQLite opens a file of the newest version without writing to it, where its folder can be written.
     shut.chmod(0o777)

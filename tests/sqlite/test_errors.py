@@ -77,11 +77,14 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fr
 def test_a_file_on_a_disk_that_is_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SQLite says only that it cannot open a file: it means those beside it, so that the file can still be read."""
     (tmp_path / "a.db").touch()
-    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK)
+    monkeypatch.setattr(os, "access", lambda path, mode: mode == os.R_OK and os.path.exists(path))
     error = sqlite3.OperationalError("unable to open database file")
     error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
 
     assert type(translate(error, str(tmp_path / "a.db"))) is StorageReadOnlyError
+    # As a new one, which is still to be made; but not where its folder is gone.
+    assert type(translate(error, str(tmp_path / "new.db"))) is StorageReadOnlyError
+    assert type(translate(error, str(tmp_path / "gone" / "new.db"))) is StorageUnavailableError
 
 
 def test_a_connection_that_was_closed_in_use() -> None:

@@ -92,13 +92,18 @@ def require_place(path: str | Path, shown: str, *, may_be_missing: bool = True) 
 
 
 def is_shut(path: str) -> bool:
-    """Return whether a file can be read, and none made beside it: of a read-only disk SQLite says no more than that."""
-    return os.access(path, os.R_OK) and not os.access(os.path.dirname(path) or ".", os.W_OK)
+    """
+    Return whether no file can be made in the folder of one that can be read, or is still to be made: of a read-only
+    disk, and of a folder without the right to write, SQLite says no more than that.
+    """
+    folder = os.path.dirname(path) or "."
+    is_read = os.access(path, os.R_OK) or (os.path.isdir(folder) and not os.path.lexists(path))
+    return is_read and not os.access(folder, os.W_OK)
 
 
 def why_not_opened() -> str:
     """Return the remedy where SQLite could open no file: it does not say that the process has too many of them."""
-    return TOO_MANY_FILES if lacks_files() else "check that it exists and may be read"
+    return TOO_MANY_FILES if lacks_files() else "check that it exists and may be read, with -wal and -shm beside it"
 
 
 def why_read_only(code: int) -> str:

@@ -152,13 +152,18 @@ def noted_as_over() -> Iterator[threading.Event]:
         over.set()
 
 
-def end_in_time(stop: threading.Event, over: threading.Event, say: Callable[[str], None]) -> None:
-    """End the process some time after `stop` is set, if it is not over: a database that is silent may hold it up."""
+def end_in_time(
+    stop: threading.Event, over: threading.Event, say: Callable[[str], None], code: Callable[[], int] = lambda: 0
+) -> None:
+    """
+    End the process some time after `stop` is set, if it is not over: a database that is silent may hold it up. Its exit
+    code is then as if it had ended by itself.
+    """
     stop.wait()
     if not over.wait(STOPPING_SECONDS_MAX):
         say("stopped without waiting any longer for what it had begun: the database is slow, or does not answer")
         # As after a kill, each transaction is whole or not there.
-        os._exit(0)
+        os._exit(code())
 
 
 def _names(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

@@ -23,7 +23,8 @@ from ...domain.errors import InvalidInputError, RefoldError
 from ..frameworks.extras import PAGE_MISSING
 from ..store import Store
 from .args import database, flag, given_database, keeping, optional_text, shown, summed_up, usage_error
-from .progress import ASKING, STOPPING_SECONDS_MAX, end_in_time, noted_as_over
+from .program import INTERRUPTED
+from .progress import ASKING, end_in_time, noted_as_over
 
 LOOPBACK = "127.0.0.1"
 UI_PORT, MCP_PORT = 8421, 8422
@@ -105,25 +106,36 @@ def mcp(http: bool, port: int | None, host: str, write: bool, actor: str) -> Non
             if http:
                 _serve_http(server, host, port, asked)
             else:
-                _closing_at_a_signal(store, lambda: asyncio.run(serve_stdio(server)))
-                # stdin has ended: the client waits until the process has, too.
-                asked.set()
+                _closing_at_a_signal(store, asked, lambda: asyncio.run(serve_stdio(server)))
 
         serving(serve, write=write)
 
 
+class Ending(threading.Event):
+    """It is set when the program is asked to end; `code` is its exit code then, after Ctrl-C that of any command."""
+
+    code = 0
+
+    def ask(self, number: int) -> None:
+        """Ask it to end, by a signal."""
+        if number == signal.SIGINT:
+            self.code = INTERRUPTED
+        self.set()
+
+
 @contextmanager
-def _ending_in_time() -> Iterator[threading.Event]:
+def _ending_in_time() -> Iterator[Ending]:
     """Yield an event to set when the program is asked to end; a silent database does not hold it up for long."""
-    asked = threading.Event()
+    asked = Ending()
     with noted_as_over() as over, _noting_ctrl_c(asked):
-        threading.Thread(target=end_in_time, args=(asked, over, _say), name="refold-end", daemon=True).start()
+        about = (asked, over, _say, lambda: asked.code)
+        threading.Thread(target=end_in_time, args=about, name="refold-end", daemon=True).start()
         yield asked
 
 
 @contextmanager
-def _noting_ctrl_c(asked: threading.Event) -> Iterator[None]:
-    """Set `asked` at Ctrl-C, also while no server runs, as where the store is opened or closed."""
+def _noting_ctrl_c(asked: Ending) -> Iterator[None]:
+    """Ask the program to end at Ctrl-C, also while no server runs, as where the store is opened or closed."""
     before = signal.getsignal(signal.SIGINT)
     if not callable(before):
         # It is ignored, as in a job in the background.
@@ -131,7 +143,7 @@ def _noting_ctrl_c(asked: threading.Event) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        asked.ask(number)
         before(number, frame)
 
     signal.signal(signal.SIGINT, interrupt)
@@ -147,46 +159,39 @@ def _say(text: str) -> None:
         click.echo(text, err=True)
 
 
-def _closing_at_a_signal(store: Store, serve: Callable[[], None]) -> None:
+def _closing_at_a_signal(store: Store, asked: Ending, serve: Callable[[], None]) -> None:
     """
     Let Ctrl-C and SIGTERM close the store and end the process while it serves: the package waits for its next line,
-    whatever is raised. A second signal, or a database that does not answer, leaves the store as a kill does.
+    whatever is raised. A second signal leaves the store as a kill does.
     """
     numbers: list[int] = []
-    asked = threading.Event()
 
     def close() -> None:
         asked.wait()
         if numbers:
             with suppress(RefoldError):
                 store.close()
-
-    def end() -> None:
-        asked.wait()
-        if numbers:
-            closing.join(STOPPING_SECONDS_MAX)
-            os.kill(os.getpid(), numbers[0])
+            os._exit(asked.code)
 
     def ending(number: int, _: FrameType | None) -> None:
         for one in ASKING:
             signal.signal(one, signal.SIG_DFL)
         numbers.append(number)
-        asked.set()
+        asked.ask(number)
 
-    # They wait for the signal: when it comes, the process may have no more threads.
-    closing = threading.Thread(target=close, name="refold-close", daemon=True)
-    closing.start()
-    threading.Thread(target=end, name="refold-end", daemon=True).start()
+    # It waits for the signal: when it comes, the process may have no more threads.
+    threading.Thread(target=close, name="refold-close", daemon=True).start()
     before = {number: signal.signal(number, ending) for number in ASKING}
     try:
         serve()
     finally:
+        # When stdin has ended the client waits until the process has, too.
+        asked.set()
         for number, handler in before.items():
             signal.signal(number, handler)
-        asked.set()
 
 
-def _serve_http(server: Any, host: str, port: int | None, asked: threading.Event) -> None:
+def _serve_http(server: Any, host: str, port: int | None, asked: Ending) -> None:
     import uvicorn
 
     from ..frameworks.mcp.server import PATH, http_app
@@ -198,12 +203,12 @@ def _serve_http(server: Any, host: str, port: int | None, asked: threading.Event
         _run_server(uvicorn.Server(uvicorn.Config(app, **SERVER_SETTINGS)), listening, asked)
 
 
-def _run_server(server: Any, listening: socket.socket, asked: threading.Event) -> None:
+def _run_server(server: Any, listening: socket.socket, asked: Ending) -> None:
     """Run a server of uvicorn until Ctrl-C or SIGTERM, which set `asked`. After both the store is closed."""
     end = server.handle_exit
 
     def handle_exit(number: int, frame: FrameType | None) -> None:
-        asked.set()
+        asked.ask(number)
         end(number, frame)
 
     def is_wanted(record: logging.LogRecord) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -104,7 +105,7 @@ def test_a_store_that_closes_slowly(
     """The time that the end may take begins before the store is closed: when stdin ends, or at Ctrl-C."""
     ends: list[threading.Event] = []
     in_time: list[bool] = []
-    monkeypatch.setattr(serve, "end_in_time", lambda asked, over, say: ends.append(asked))
+    monkeypatch.setattr(serve, "end_in_time", lambda asked, *_: ends.append(asked))
     monkeypatch.setattr(started, "run", lambda sockets: signal.raise_signal(signal.SIGINT))
     close = refold.Store.close
 
@@ -118,19 +119,22 @@ def test_a_store_that_closes_slowly(
     assert in_time[-1:] == [True]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_a_signal_where_there_are_no_more_threads(
-    number: int, started: Started, place: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, code: int, started: Started, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store is closed and the process ended all the same; the loop goes on until then."""
+    """
+    The store is closed and the process ended all the same, with the codes of other servers; the loop goes on until
+    then.
+    """
     ended = threading.Event()
     stores: list[refold.Store] = []
     told: list[int] = []
 
-    def end(*asked: int) -> None:
+    def end(with_code: int) -> None:
         with pytest.raises(StorageClosedError):
             stores[0].now()
-        told.extend(asked)
+        told.append(with_code)
         ended.set()
 
     def start(_: threading.Thread) -> None:
@@ -139,14 +143,39 @@ def test_a_signal_where_there_are_no_more_threads(
     async def serve_stdio(server: refold.Store) -> None:
         stores.append(server)
         with monkeypatch.context() as patch:
-            patch.setattr(os, "kill", end)
+            patch.setattr(os, "_exit", end)
             patch.setattr(threading.Thread, "start", start)
             signal.raise_signal(number)
             assert ended.wait(20)
 
     monkeypatch.setattr(sys.modules[f"{frameworks.__name__}.mcp.server"], "serve_stdio", serve_stdio)
     run("mcp", "--db", place, "--write")
-    assert told == [os.getpid(), number]
+    assert told == [code]
+
+
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 0)])
+def test_a_database_that_is_silent(number: str, code: int, place: Path) -> None:
+    """The server over stdin and stdout ends with the same code, and says why it did not wait."""
+    program = f"""
+import asyncio, signal, sys, threading, types
+from refold.infrastructure import frameworks
+from refold.infrastructure.cli import main, progress, serve
+from refold.infrastructure.store import Store
+async def serve_stdio(server):
+    Store.close = lambda _: threading.Event().wait()
+    signal.raise_signal(signal.{number})
+    await asyncio.sleep(60)
+module = types.ModuleType("server")
+module.mcp_server, module.serve_stdio = lambda store, **_: store, serve_stdio
+sys.modules[frameworks.__name__ + ".mcp"], sys.modules[frameworks.__name__ + ".mcp.server"] = module, module
+progress.STOPPING_SECONDS_MAX = 0.1
+sys.exit(main(sys.argv[1:]))
+"""
+    command = [sys.executable, "-c", program, "mcp", "--db", str(place)]
+    ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
+
+    assert ended.returncode == code
+    assert b"stopped without waiting any longer for what it had begun: the database is slow" in ended.stderr
 
 
 def test_over_http(started: Started, place: Path) -> None:

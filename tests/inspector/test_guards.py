@@ -331,20 +331,21 @@ def test_who_may_reach_it_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert (config.timeout_graceful_shutdown, config.server_header, config.log_level) == (1, False, "warning")
 
 
-def test_a_database_that_is_silent_does_not_keep_the_server(tmp_path: Path) -> None:
-    """Once it is asked to end, it waits some seconds for answers that are on their way."""
+@pytest.mark.parametrize(("number", "code"), [("SIGINT", 130), ("SIGTERM", 0)])
+def test_a_database_that_is_silent_does_not_keep_the_server(number: str, code: int, tmp_path: Path) -> None:
+    """Once it is asked to end, it waits some seconds for answers that are on their way, and ends as otherwise."""
     refold.open(tmp_path / "s.db").close()
-    program = """
+    program = f"""
 import signal, sys, threading, uvicorn
 from refold.infrastructure.cli import main, progress
 progress.STOPPING_SECONDS_MAX = 0.1
-uvicorn.Server.run = lambda server, sockets: server.handle_exit(signal.SIGTERM, None) or threading.Event().wait()
+uvicorn.Server.run = lambda server, sockets: server.handle_exit(signal.{number}, None) or threading.Event().wait()
 sys.exit(main(sys.argv[1:]))
 """
     command = [sys.executable, "-c", program, "ui", "--no-open", "--port", "0", "--db", str(tmp_path / "s.db")]
     ended = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=False)
 
-    assert ended.returncode == 0
+    assert ended.returncode == code
     assert b"stopped without waiting any longer for what it had begun: the database is slow" in ended.stderr
 
 

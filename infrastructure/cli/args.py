@@ -53,6 +53,9 @@ DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB,
 COMMANDED = ("queue", "pool", "memory")
 # Names of contexts that an error offers in the place of one that there is not.
 BEGUN_NAMED = 3
+# Of a name that none begins with, those are compared that have so many letters in common with it at the beginning.
+COMMON_LETTERS = 2
+COMPARED_MAX, ALIKE = 1_000, 0.8
 BARE_POSITION = re.compile(r"[0-9.]+")
 IN_SLICE = re.compile(r"pos:[0-9]+\.[0-9]+")
 FOLDING_EVERY_SECONDS = 3.0
@@ -440,8 +443,19 @@ def _names_offered(store: Store) -> Iterator[None]:
         names = dict.fromkeys((name, name.replace("/", "%2F")))
         begun = chain.from_iterable(names_begun(store, one, kinds, limit=BEGUN_NAMED) for one in names)
         # A stream whose events are lost is still there by its name.
-        near = [quote(one) for one in islice(begun, BEGUN_NAMED) if one != name]
+        found = list(islice(begun, BEGUN_NAMED)) or _alike(store, name, kinds)
+        near = [quote(one) for one in found if one != name]
         raise ContextNotFoundError(name, error.kinds, near=near) from error
+
+
+def _alike(store: Store, name: str, kinds: Iterable[str]) -> list[str]:
+    """Return names of contexts that look like one, as one that is misspelt does, of those that are compared."""
+    from difflib import get_close_matches
+
+    kind, colon, _ = name.partition(":")
+    given = len(kind) + 1 if colon and kind in KINDS else 0
+    others = names_begun(store, name[: given + COMMON_LETTERS], kinds, limit=COMPARED_MAX)
+    return get_close_matches(name, dict.fromkeys(others), BEGUN_NAMED, cutoff=ALIKE)
 
 
 def names_begun(store: Store, begun: str, kinds: Iterable[str] = KINDS, *, limit: int) -> Iterator[str]:

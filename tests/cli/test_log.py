@@ -194,7 +194,8 @@ class Slices:
         (["--limit", "0"], 2, "Invalid value for '--limit' / '-n': 0 is not in the range"),
         (["nobody"], 1, "there is no context 'nobody': `refold contexts`"),
         (["air-0"], 1, "there is no context 'air-0': did you mean air-0.0 or air-0.1? `refold contexts`"),
-        (["chat:air-1."], 1, "there is no context 'chat:air-1.': `refold"),
+        (["chat:air-1."], 1, "there is no context 'chat:air-1.': did you mean chat:air-1 or "),
+        (["aur-2"], 1, "there is no context 'aur-2': `refold"),
         (["air-1@9"], 1, "chat:air-1 has no version 9"),
         (["air-1@9..2"], 1, "chat:air-1 has no version 9"),
         (["air-1@1..12:00"], 2, "Invalid value for '[CTX[@V|@A..B]]': '12:00' names no moment"),
@@ -207,6 +208,19 @@ def test_what_cannot_be_listed(database: Path, arguments: list[str], code: int, 
 
     assert ended.code == code
     assert ended.fault.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("suport-42", "support-42 or support-43"), ("chat:supprot-43", "chat:support-43")]
+)
+def test_a_misspelt_name_is_answered_with_those_that_look_like_it(tmp_path: Path, wrong: str, near: str) -> None:
+    """The nearest first, of those that begin as it does; a name with its kind gets names with theirs."""
+    with package.open(tmp_path / "kept.db") as store:
+        for name in ("support-42", "support-43", "summary"):
+            store.chat(name)
+
+    fault = refold("show", wrong, db=tmp_path / "kept.db").fault
+    assert fault.startswith(f"there is no context {wrong!r}: did you mean {near}")
 
 
 def test_an_id_with_a_slash_is_offered_as_it_is_kept(tmp_path: Path) -> None:

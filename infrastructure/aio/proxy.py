@@ -221,7 +221,8 @@ class StoreProxy(AsyncProxy["Store"]):
         """
         Commit all changes that the `async with` block makes to contexts of this store as one, or none of them.
 
-        A rolled-back transaction restores every view.
+        A rolled-back transaction restores every view. The end of the block waits, for ten seconds at most, for calls
+        that its tasks have begun and it did not await, also for those of other stores.
         """
         return AsyncTransaction(self.sync.transaction(idempotency_key=idempotency_key))
 

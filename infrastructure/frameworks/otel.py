@@ -85,7 +85,11 @@ class Spans:
         self._begun_answers: OrderedDict[Ref, tuple[MessageAdded, list[tuple[int, Piece]]]] = OrderedDict()
 
     def follow(self, events: Iterable[RecordedEvent]) -> None:
-        """Write spans for events, such as those of `store.subscribe(after=store.now())`, until there are no more."""
+        """
+        Write spans for events, such as those of `store.subscribe(after=store.now())`, until there are no more.
+
+        After an error of the database another call with the same subscription goes on where this one was.
+        """
         for recorded in events:
             self.write(recorded)
 

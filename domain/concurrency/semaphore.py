@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from .locks import renew_in_child, synchronized
-from .threads import wake, woken
+from .threads import running_loop, wake, woken
 
 if TYPE_CHECKING:
     import asyncio
@@ -47,9 +47,7 @@ class Semaphore:
 
     async def _entered(self) -> asyncio.Future[None]:
         """Wait for a place, and return the ticket of the task that has it."""
-        import asyncio
-
-        ticket = asyncio.get_running_loop().create_future()
+        ticket = running_loop().create_future()
         if not self._enter(ticket):
             try:
                 await woken(ticket, self._look)

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ..clock import REAL_SYSTEM
+from ..errors import RefusedError
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,6 +41,29 @@ def start_if_possible(thread: threading.Thread) -> None:
 
 class NoThreadError(RuntimeError):
     """No thread can be started for a call, which is not made."""
+
+
+class NoLoopError(RefusedError, NoThreadError):
+    """No event loop could wait for such a thread."""
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    """
+    Return the event loop that runs this code.
+
+    Raises:
+        NoLoopError: there is none of asyncio, as where trio runs it.
+    """
+    # The import of asyncio takes a third of the time of `import refold`, and sync users never need it.
+    import asyncio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError as error:
+        raise NoLoopError(
+            "what is awaited of Refold needs an event loop of asyncio, and none runs here: begin with asyncio.run(), or"
+            " under trio make sync calls in threads, with trio.to_thread.run_sync()"
+        ) from error
 
 
 class OwnThreads:
@@ -105,6 +129,7 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     on behind it.
 
     Raises:
+        NoLoopError: no event loop of asyncio runs this.
         NoThreadError: no thread can be started.
     """
     own = _OWN.get()
@@ -130,14 +155,14 @@ async def in_waiting_thread(call: Callable[[], T]) -> T:
 
 
 async def _in_one_of(threads: Executor | None, call: Callable[[], T], calls: set[object] | None = None) -> T:
-    # The import of asyncio takes a third of the time of `import refold`, and sync users never need it.
     import asyncio
 
+    loop = running_loop()
     # As `asyncio.to_thread` does it, but without a task around the future: that costs 20 us and a round of the loop.
     made = _Call(partial(copy_context().run, call), calls)
     work: asyncio.Future[T]
     try:
-        work = asyncio.get_running_loop().run_in_executor(threads, made)
+        work = loop.run_in_executor(threads, made)
     except BaseException as error:
         # An executor that could start no thread keeps the call, and would make it with a later one.
         is_made = not made.is_taken_back()

@@ -23,6 +23,7 @@ from refold.domain.context import transaction as transactions
 from refold.domain.errors import (
     InvalidInputError,
     NotFoundError,
+    RefusedError,
     StorageBusyError,
     StorageClosedError,
     StorageUnavailableError,
@@ -470,3 +471,14 @@ async def test_cancelled_while_it_opens(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(asyncio.CancelledError):
         await opening
     assert len(closed) == 1
+
+
+def test_without_a_loop_of_asyncio() -> None:
+    """As under trio: whatever is awaited is refused, with the way out, and changes nothing."""
+    with refold.open(":memory:") as store:
+        chat, pool = store.chat("a"), store.pool("p")
+        item = refold.PoolItem("text", "about it", "id")
+        for call in (refold.to_async(chat).add_message("user", "hello"), pool.add(item), chat.aflush()):
+            with pytest.raises(RefusedError, match=r"event loop of asyncio.*trio\.to_thread\.run_sync"):
+                call.send(None)
+        assert (chat.items, pool.items) == ([], [])

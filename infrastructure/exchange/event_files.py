@@ -50,7 +50,7 @@ class Header(msgspec.Struct, frozen=True):
     streams: int
 
 
-class EventLine(msgspec.Struct, frozen=True, kw_only=True):
+class EventLine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
     An event with its envelope. `recorded_at` is in microseconds since 1970, UTC; `event` is its payload with its tag,
     as an object or, in base64, as the bytes that are stored.

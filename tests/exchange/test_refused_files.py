@@ -97,6 +97,7 @@ BROKEN: dict[str, tuple[Callable[[Lines], Lines], str]] = {
     "an unknown field of a part": (changed(2, event={**CHAT_EVENT, "content": [IMAGE]}), "line 3: .*'size'"),
     "an unknown field of an array": (changed(6, event={**NAMING, "change": [0, 0, 0, 0]}), "line 7: .*field 3"),
     "an unknown field in base64": (changed(2, event=IN_BASE64), "line 3: .*'mood'.*newer Refold"),
+    "an unknown field beside an event": (changed(2, mood="glad"), "line 3: .*unknown field `mood`"),
     "no tag": (changed(2, event={"id": "x"}), "line 3: "),
     "no event": (changed(2, event=None), "line 3: "),
     "bytes that are none": (changed(2, event="?"), "line 3: "),

@@ -281,3 +281,36 @@ def test_an_erasure_that_is_cut_off_before_its_last_look_says_so(monkeypatch: py
 
         (finished,) = [event for event in store.log.read_events(STREAM) if isinstance(event, ErasureFinished)]
         assert CUT_OFF in finished.unreached
+
+
+@pytest.mark.parametrize("begun", ["Hi", "a beginning that is longer than what takes its place: "])
+def test_a_message_that_is_being_written(begun: str, tmp_path: Path) -> None:
+    """It gets no more text, of which a part would be left out; its end is recorded. One that is back goes on."""
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+
+        def write_on() -> None:
+            with chat.stream() as out:
+                out.write(begun)
+                out.flush()
+                store.erase(context="a", why="asked", dry_run=False)
+                out.write("and more")
+
+        with pytest.raises(DecisionRefusedError, match="while it was written: begin another"):
+            write_on()
+        with chat.stream() as out:
+            out.write(begun)
+            out.flush()
+            store.erase(context="a", why="asked", dry_run=False)
+        with chat.stream() as out:
+            out.write(begun)
+            out.flush()
+            store.archive(tmp_path / "a.jsonl", "a", why="cold")
+            out.write("and more")
+            with pytest.raises(DecisionRefusedError, match="archived while"):
+                out.flush()
+            store.unarchive("a")
+
+        assert [one.content for one in chat.messages()] == [["[erased]"], ["[erased]"], [f"{begun}and more"]]
+        assert [one.incomplete is None for one in chat.messages()] == [False, True, True]
+        assert store.verify().problems == ()

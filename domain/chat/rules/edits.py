@@ -16,7 +16,7 @@ from ...spans import Ref, Span, joined_spans
 from ...totals import Totals
 from .. import events as chat
 from ..pairing import IN_BATCH, pair_calls
-from ..pieces import written
+from ..pieces import is_erased, written
 from ..state.arena import totals_of
 from ..state.fold import ChatState
 from ..state.sequence import Items
@@ -78,7 +78,8 @@ def write_piece(command: WritePiece, state: ChatState) -> list[chat.ChatEvent]:
     Return the event that adds a piece to a message, or none if it is there; a message that left the view goes on, too.
 
     Raises:
-        DecisionRefusedError: the message is not one that this context is writing, or the text before the piece is lost.
+        DecisionRefusedError: the message is not one that this context is writing, or the text before the piece is lost,
+            as to an erasure.
     """
     items = state.items
     ordinal = items.ordinal(command.item_id)
@@ -89,6 +90,13 @@ def write_piece(command: WritePiece, state: ChatState) -> list[chat.ChatEvent]:
     if place.stream:
         raise DecisionRefusedError(f"message {command.item_id!r} is written in {place.stream}: write it there")
     length = sum(len(part) for part in message.content if isinstance(part, str))
+    if is_erased(message):
+        # Nobody can say how much of it was there. It can end, without more of what is to be forgotten.
+        length = command.start
+        if command.text:
+            raise DecisionRefusedError(
+                f"message {command.item_id!r} was erased or archived while it was written: begin another one"
+            )
     if length < command.start:
         raise DecisionRefusedError(
             f"message {command.item_id!r} has {length} of {command.start} characters: some are lost"

@@ -124,11 +124,12 @@ class Selection:
     def sealed(self) -> Iterator[Sealed]:
         """Yield what is left of each event that has something to be erased, with its seal."""
         for stream in self.streams:
-            wanted = self.versions.get(stream, set()) | self.naming.get(stream, set())
-            if stream in self.whole:
-                yield from self._sealed(stream, 1, self.ends.get(stream) or self._log.head(stream))
-                continue
-            for found in Span.of(stream, sorted(wanted)).ranges() if wanted else ():
+            end = (self.ends.get(stream) or self._log.head(stream)) if stream in self.whole else 0
+            if end:
+                yield from self._sealed(stream, 1, end)
+            named = self.versions.get(stream, set()) | self.naming.get(stream, set())
+            wanted = sorted(version for version in named if version > end)
+            for found in Span.of(stream, wanted).ranges() if wanted else ():
                 yield from self._sealed(stream, found.start, found.stop - 1)
 
     def _sealed(self, stream: str, first: int, last: int) -> Iterator[Sealed]:

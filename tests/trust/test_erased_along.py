@@ -130,6 +130,28 @@ def test_what_is_made_of_a_context_at_the_moment_of_erasing(
         assert store.verify().problems == ()
 
 
+def test_a_summary_at_the_moment_in_which_a_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves with what it is a summary of, also behind the end of what retention erases; what is new there stays."""
+    clock = Clock()
+    with refold.open(":memory:", system=clock) as store:
+        chat = store.chat("a", user="mia")
+        for text in (f"a question of {WORD}", "another question", "a third one"):
+            chat.add_message("user", text)
+        clock.time += 3 * DAY
+        store.retain("mia", "1 day", user="mia", why="notice")
+
+        def make() -> None:
+            chat.add_message("user", "this stays")
+            asyncio.run(chat.summarize(Teller(f"They spoke of {WORD}."), keep_recent_turns=1))
+
+        at_the_moment_of_erasing(monkeypatch, make)
+        store.apply_retention(dry_run=False)
+
+        assert WORD not in repr(store.log.read_events("chat:a"))
+        assert "this stays" in repr(chat.items)
+        assert store.verify().problems == ()
+
+
 def test_what_is_made_of_an_item_at_the_moment_of_erasing(monkeypatch: pytest.MonkeyPatch) -> None:
     """It leaves with the item, as does what is said of it."""
     with refold.open(":memory:") as store:

@@ -53,7 +53,7 @@ from ...domain.errors import (
 )
 from ...domain.ids import encoded_id, split_stream_id, stream_id
 from ...domain.log.envelope import acting, acting_actor, current_meta
-from ...domain.log.ports import LiveLog
+from ...domain.log.ports import LiveLog, NewEvents
 from ...domain.positions import BEGINNING
 from ...domain.trajectory.identity import run_id_of
 from ...projections.catalogue import CATALOGUE
@@ -338,20 +338,21 @@ class Eraser:
         for _ in range(ATTEMPTS_MAX):
             # Also what others have made of the texts meanwhile, up to the erasure: from then on they do not have them.
             selection.complete()
-            held = self.held(selection)
-            if held and not done:
-                raise HeldError(held)
             left = [*selection.sealed()]
             if not left:
                 return
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
-            # Nothing was held at this version.
             events = [replace(one, whole=_whole(one, selection)) for one in erased_events(event, seals)]
-            new = events_of_store(events, self.journal.version)
             if wanted.check is not None and not done:
                 wanted.check()
+            # At these versions nothing that is held shows what is to be erased: it may be merged into one any time.
+            holds, head = self.state.held, self._log.head
+            kept = [NewEvents(stream=one, expected_version=head(one), events=(), metas=()) for one in holds if not done]
+            new = events_of_store(events, self.journal.version)
+            if not done and (held := self.held(selection)):
+                raise HeldError(held)
             try:
-                self._log.erase([one.remnant for one in left], [new])
+                self._log.erase([one.remnant for one in left], [new, *kept])
             except ConcurrencyError:
                 continue
             done += left

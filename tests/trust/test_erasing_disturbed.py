@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -44,6 +45,23 @@ def test_a_context_that_is_held_meanwhile(location: str, monkeypatch: pytest.Mon
 
         assert WORD in repr(store.log.read_events("chat:a"))
         assert [type(event).__name__ for event in store.log.read_events(STREAM)] == ["ContextHeld"]
+
+
+def test_a_held_context_takes_in_the_texts_meanwhile(location: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever erases is told, and the held context keeps what it shows."""
+    with refold.open(location) as store:
+        chat, held = store.chat("a"), store.chat("b")
+        chat.add_message("user", WORD)
+        store.hold("b", why="a case")
+        overtaken(store, monkeypatch, lambda: asyncio.run(held.merge(chat)))
+
+        with pytest.raises(HeldError, match="chat:b"):
+            store.erase(context="a", why="x", dry_run=False)
+        assert WORD in repr(held.items)
+
+        store.release("b", why="closed")
+        assert store.erase(context="a", why="x", dry_run=False).events == 1
+        assert WORD not in repr(held.items)
 
 
 def test_others_that_never_pause(location: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,9 @@ from ..projecting.partitions import forget_partitions
 from ..projecting.runner import ProjectionRunner
 from ..projecting.shadow import shadow_of
 from ..projecting.store import ProjectionStore, kept_by
+from .cut_off import selections_left
 from .receipts import Receipt, Signer, receipt_of
-from .selection import Sealed, Selection, is_folded, item_versions
+from .selection import Sealed, Selection, is_folded, item_versions, reached
 
 ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
 ATTEMPTS_MAX = 20
@@ -83,7 +84,6 @@ BROKEN_OFF = (
     "{}. Texts of {:,} events are erased from the log already, and not from all that was made of it; others are not"
     " erased: call it again, which does the rest. There is no receipt"
 )
-CUT_OFF = "what others made of the texts meanwhile, as the process ended before it looked for that: erase again"
 LOGGER = logging.getLogger("refold")
 
 
@@ -142,6 +142,7 @@ class Wanted(NamedTuple):
     The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`).
 
     With `check`, which raises an error if the contexts have changed, what others record there meanwhile is not erased.
+    What is left of an erasure that was cut off (`is_begun`) goes also where a context has been held since.
     """
 
     why: str
@@ -149,6 +150,7 @@ class Wanted(NamedTuple):
     contexts: Sequence[str] | None = None
     item: str | None = None
     check: Callable[[], None] | None = None
+    is_begun: bool = False
 
 
 class Eraser:
@@ -199,7 +201,7 @@ class Eraser:
         require_no_transaction(self._log, "nothing is erased")
         if not dry_run and (left := self.state.unfinished):
             # Texts that an earlier call took out of the log may still be in rows, which nothing else leads to now.
-            self.finish(left)
+            self._finish_cut_off(left)
         salt = secrets.token_bytes(SALT_BYTES)
         mask = Mask(wanted.user, salt)
         selection = self._selected(wanted, mask)
@@ -281,11 +283,11 @@ class Eraser:
 
     def _sources(self, streams: Iterable[str]) -> list[str]:
         """Return the contexts from which these took something, and those from which they did."""
-        return _reached(streams, ((row.target, row.source) for row in self._runner.rows(LINEAGE)))
+        return reached(streams, ((row.target, row.source) for row in self._runner.rows(LINEAGE)))
 
     def takers(self, streams: Iterable[str]) -> list[str]:
         """Return the contexts that took something from these, and those that took from them."""
-        return _reached(streams, ((row.source, row.target) for row in self._runner.rows(LINEAGE)))
+        return reached(streams, ((row.source, row.target) for row in self._runner.rows(LINEAGE)))
 
     def held(self, selection: Selection) -> list[str]:
         """Return the contexts that must be kept and show something that is to be erased."""
@@ -342,15 +344,16 @@ class Eraser:
             if not left:
                 return
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
-            events = [replace(one, whole=_whole(one, selection)) for one in erased_events(event, seals)]
+            events = [replace(one, whole=selection.whole_in(one)) for one in erased_events(event, seals)]
             if wanted.check is not None and not done:
                 wanted.check()
             # At these versions nothing that is held shows what is to be erased: it may be merged into one any time.
-            holds, head = self.state.held, self._log.head
-            kept = [NewEvents(stream=one, expected_version=head(one), events=(), metas=()) for one in holds if not done]
+            held, head = self.state.held, self._log.head
+            holds = () if done or wanted.is_begun else (*held,)
+            kept = [NewEvents(stream=one, expected_version=head(one), events=(), metas=()) for one in holds]
             new = events_of_store(events, self.journal.version)
-            if not done and (held := self.held(selection)):
-                raise HeldError(held)
+            if holds and (showing := self.held(selection)):
+                raise HeldError(showing)
             try:
                 self._log.erase([one.remnant for one in left], [new, *kept])
             except ConcurrencyError:
@@ -369,12 +372,10 @@ class Eraser:
         """Return the projections whose rows were made of erased events."""
         return [one for one in self._runner.projections.values() if any(is_folded(one, each) for each in done)]
 
-    def finish(
-        self, erasures: Iterable[str], made: Iterable[Projection] | None = None, unreached: Sequence[str] = ()
-    ) -> tuple[str, ...]:
+    def finish(self, erasures: Iterable[str], made: Iterable[Projection] | None = None) -> tuple[str, ...]:
         """
         Remove erased texts from all that is made from events, and record that, by the ids of the erasures; `made` are
-        the projections concerned, by default all. Return where texts may still be, with what is `unreached` already.
+        the projections concerned, by default all. Return where texts may still be.
 
         Raises:
             StorageError: the database refused; the next process that opens the store tries again.
@@ -382,7 +383,7 @@ class Eraser:
         self._take_out([*self._runner.projections.values()] if made is None else [*made])
         if isinstance(self._log, DestroysKeys):
             self._log.destroy_retired_keys()
-        unreached = (*unreached, *self._log.scrub())
+        unreached = (*self._log.scrub(),)
         for erasure in erasures:
             self.record(ErasureFinished(erasure=erasure, unreached=unreached))
         note_own(self._log, self._log.head(STREAM))
@@ -402,10 +403,18 @@ class Eraser:
             recent: Any = self._log.read_events(STREAM, after=max(0, version - RECENT_EVENTS))
             unfinished = fold(Erasures(), recent).unfinished
             if unfinished:
-                self.finish(unfinished, unreached=(CUT_OFF,))
-                LOGGER.warning("an erasure that was cut off is finished; it has not reached %s", CUT_OFF)
+                self._finish_cut_off(unfinished)
+                LOGGER.warning("an erasure that was cut off is finished: there is no receipt of it")
         except RefoldError as error:
             LOGGER.warning("whether an erasure is finished will be looked at when the store is opened again: %s", error)
+
+    def _finish_cut_off(self, unfinished: Collection[str]) -> None:
+        """Erase what was made of the texts until they were erased, for which their erasure looks last; finish it."""
+        for event, selection in selections_left(self._log, unfinished):
+            if selection.mask.user is not None and isinstance(self._log, DestroysKeys):
+                _use_newest_key(selection, self._log, selection.mask.user)
+            self._replace(Wanted(event.why, is_begun=True), selection, event, [])
+        self.finish(unfinished)
 
     def _make_anew(self, made: Sequence[Projection]) -> None:
         """Drop rows that were made of erased events, and make those anew that were there."""
@@ -447,20 +456,6 @@ def contexts_of(streams: Iterable[str]) -> tuple[ErasedContext, ...]:
     return tuple(ErasedContext(stream, count) for stream, count in sorted(Counter(streams).items()))
 
 
-def _reached(streams: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[str]:
-    """Return what can be reached from these along edges, each from its first stream to its second."""
-    following: dict[str, set[str]] = {}
-    for first, second in edges:
-        following.setdefault(first, set()).add(second)
-    found: dict[str, None] = {}
-    waiting = list(streams)
-    while waiting:
-        new = following.get(waiting.pop(), set()) - found.keys()
-        found.update(dict.fromkeys(sorted(new)))
-        waiting += new
-    return list(found)
-
-
 def _erasure(scope: str, left: Sequence[Sealed], selection: Selection, held: Sequence[str] = ()) -> Erasure:
     return Erasure(
         is_dry_run=True,
@@ -487,11 +482,6 @@ def _unfinished() -> Iterator[None]:
         yield
     except StorageError as error:
         raise StorageError(UNFINISHED.format(error)) from error
-
-
-def _whole(event: StoreErased, selection: Selection) -> tuple[str, ...]:
-    """Return which of the streams that an event names are erased whole."""
-    return tuple(one.stream for one in event.erased if one.stream in selection.whole)
 
 
 def _is_run_of(stream: str, user: str) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 
 from ...domain.chat import events as chat
 from ...domain.context.description import counted
-from ...domain.erasure.events import STREAM, seal_of
+from ...domain.erasure.events import STREAM, StoreErased, seal_of
 from ...domain.erasure.skeleton import Mask, meta_skeleton, persons_skeleton, skeleton_of
 from ...domain.errors import KeyDestroyedError, KeyMissingError, NotFoundError
 from ...domain.ids import VERSION_MAX
@@ -72,6 +72,8 @@ class Selection:
         self.whole: set[str] = set()
         # Of a stream that is erased whole, the version up to which; without one, also what others record meanwhile.
         self.ends: dict[str, int] = {}
+        # What was recorded later, in microseconds since 1970, is not looked at: it was made of what is left.
+        self.until: int | None = None
         # If others are erased all the same, the references of events that nobody can read, as their keys are gone.
         self.lost: set[str] | None = None
         self.versions: dict[str, set[int]] = {}
@@ -120,6 +122,10 @@ class Selection:
     def streams(self) -> list[str]:
         """The streams of which something is to be erased."""
         return sorted({*self.whole, *self.versions, *self.naming})
+
+    def whole_in(self, event: StoreErased) -> tuple[str, ...]:
+        """Return which of the streams that an event names are erased whole."""
+        return tuple(one.stream for one in event.erased if one.stream in self.whole)
 
     def sealed(self) -> Iterator[Sealed]:
         """Yield what is left of each event that has something to be erased, with its seal."""
@@ -210,6 +216,8 @@ class Selection:
         # The events of erasures have the seals by which all others are read, so nothing in them changes.
         if stream == STREAM or isinstance(event, Undecodable):
             return
+        if self.until is not None and recorded.recorded_at > self.until:
+            return
         if isinstance(event, run.RoundsRestored):
             self._rounds[stream] = {one.stream for one in event.rounds}
         if self.has(stream, version):
@@ -219,6 +227,8 @@ class Selection:
         if user is not None and getattr(event, "user", None) == user:
             # A context that the user has opened since the contexts of the user were listed.
             self.whole.add(stream)
+            if self.until is not None:
+                self.ends[stream] = self._log.version_at(stream, self.until)
             return
         item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
         if item in self._made or self._is_made_from_erased(stream, event):
@@ -253,7 +263,11 @@ class Selection:
             registered = (one.event for one in self._read(node.stream, node.version - 1, node.version))
             event = next(registered, None)
         if isinstance(event, run.NodeEvent):
-            self._nodes.add((stream, _name_of(event)))
+            self._nodes.add((stream, self._node_name(event)))
+
+    def _node_name(self, event: run.NodeEvent) -> str:
+        """Return the name of a node as its skeleton has it, which is known also where the node is erased already."""
+        return node_name(run.type_of(event), self.mask.name(event.label))
 
     def _look_for_name(self, recorded: RecordedEvent) -> None:
         if self._user is None or isinstance(recorded.event, Undecodable) or not self._may_name(recorded):
@@ -290,7 +304,7 @@ class Selection:
                 return any(one.stream in self.whole or one.stream in self.versions for one in lineage)
             case run.NodeRegistered(type=kind) if kind in DATA:
                 # Data that is met again has what it had.
-                name = _name_of(event)
+                name = self._node_name(event)
                 return any((one, name) in self._nodes for one in (stream, *self._rounds.get(stream, ())))
         return False
 
@@ -303,6 +317,20 @@ class Selection:
             if versions and any(version in run for run in span.ranges() for version in versions):
                 return True
         return False
+
+
+def reached(streams: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what can be reached from these along edges, each from its first stream to its second."""
+    following: dict[str, set[str]] = {}
+    for first, second in edges:
+        following.setdefault(first, set()).add(second)
+    found: dict[str, None] = {}
+    waiting = list(streams)
+    while waiting:
+        new = following.get(waiting.pop(), set()) - found.keys()
+        found.update(dict.fromkeys(sorted(new)))
+        waiting += new
+    return list(found)
 
 
 def _hash(text: str) -> bytes:

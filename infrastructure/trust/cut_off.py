@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain
+from typing import Any
 
-from ...domain.erasure.events import STREAM, StoreErased, subject_hash
+from ...domain.erasure.events import STREAM, Erasures, StoreErased, fold, subject_hash
 from ...domain.erasure.skeleton import Mask, skeleton_of
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
 from .selection import PAGE_EVENTS, Selection
+
+# So many events of the stream are looked at when a store is opened: an erasure that did not finish is among the last.
+RECENT_EVENTS = 64
+
+
+def unfinished_in(log: LiveLog) -> Collection[str]:
+    """Return the ids of the erasures that a log has and that nobody has finished."""
+    recent: Any = log.read_events(STREAM, after=max(0, log.head(STREAM) - RECENT_EVENTS))
+    return fold(Erasures(), recent).unfinished
 
 
 def selections_left(log: LiveLog, unfinished: Collection[str]) -> Iterator[tuple[StoreErased, Selection]]:

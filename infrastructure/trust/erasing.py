@@ -13,7 +13,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -65,15 +65,13 @@ from ..projecting.partitions import forget_partitions
 from ..projecting.runner import ProjectionRunner
 from ..projecting.shadow import shadow_of
 from ..projecting.store import ProjectionStore, kept_by
-from .cut_off import selections_left
+from .cut_off import selections_left, unfinished_in
 from .receipts import Receipt, Signer, receipt_of
 from .selection import Sealed, Selection, is_folded, item_versions, reached
 
 ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
 ATTEMPTS_MAX = 20
 SALT_BYTES = 16
-# So many events of the stream are looked at when a store is opened: an erasure that did not finish is among the last.
-RECENT_EVENTS = 64
 # Places that no erasure of a store reaches.
 OUTSIDE = ("exports, copies and backups that were made before", "objects, texts and logs of programs that read them")
 UNFINISHED = (
@@ -399,10 +397,7 @@ class Eraser:
     def finish_what_is_left(self) -> None:
         """Finish what a process left unfinished; where the database refuses, the next one that opens it does."""
         try:
-            version = self._log.head(STREAM)
-            recent: Any = self._log.read_events(STREAM, after=max(0, version - RECENT_EVENTS))
-            unfinished = fold(Erasures(), recent).unfinished
-            if unfinished:
+            if unfinished := unfinished_in(self._log):
                 self._finish_cut_off(unfinished)
                 LOGGER.warning("an erasure that was cut off is finished: there is no receipt of it")
         except RefoldError as error:

@@ -296,11 +296,22 @@ class Eraser:
         """Return the contexts of which these may show something, themselves included."""
         return {*contexts, *self._sources(contexts)}
 
-    def _archives_of(self, done: Iterable[Sealed]) -> list[str]:
-        """Say which files have texts of archived contexts that were erased: they never come back from there."""
-        archives = self.state.archives
-        files = {archives[stream].file for stream in {one.remnant.stream for one in done} & archives.keys()}
-        return [f"the archive {file}, from which nothing of it comes back: delete it" for file in sorted(files)]
+    def _archives_of(self, done: Iterable[Sealed]) -> Iterator[str]:
+        """
+        Say which files have texts of archived contexts that were erased: they never come back from there. Such a file
+        is the only place with the texts of others, or with the rest of the same.
+        """
+        archives, gone = self.state.archives, set[str]()
+        for event in self._log.read_events(STREAM):
+            if isinstance(event, StoreErased):
+                archived = {one.stream for one in event.erased} if event.scope == "archive" else set()
+                gone = gone - archived | {*event.whole}
+        for file in sorted(
+            {archives[stream].file for stream in {one.remnant.stream for one in done} & archives.keys()}
+        ):
+            left = sum(one.file == file and stream not in gone for stream, one in archives.items())
+            first = f"take {counted(left, 'context')} with other texts back (unarchive), then " if left else ""
+            yield f"the archive {file}, from which nothing of it comes back: {first}delete it"
 
     def _lost(self, user: str | None) -> list[str]:
         """Say how many contexts may be those of a user, and nobody can tell."""

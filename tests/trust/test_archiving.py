@@ -158,7 +158,7 @@ def test_what_is_erased_never_comes_back(store: refold.Store, tmp_path: Path, sc
     done = store.erase(**wanted, why="ticket 9", dry_run=False)
 
     assert told.events == done.events > 0
-    assert f"the archive {tmp_path / 'cold'}, from which nothing of it comes back: delete it" in done.unreached
+    assert any(f"the archive {tmp_path / 'cold'}, from which nothing of it" in where for where in done.unreached)
     assert done.receipt is not None
     assert done.receipt.is_sound(store.log)
     back = store.unarchive("a")

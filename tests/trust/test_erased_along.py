@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -466,3 +467,20 @@ def test_an_item_is_named_by_its_place(location: str, name: str) -> None:
         assert shown == [[ERASED], ["it stays"], [ERASED]]
         store.erase(context="a", item="x@2", why="x", dry_run=False)
         assert chat.items[1].content == [ERASED]  # type: ignore[union-attr]  # it is a message
+
+
+def test_a_file_with_texts_of_others_is_kept_until_they_are_back(tmp_path: Path) -> None:
+    """It is the only place that has them. Those that were erased since, and those that are back, do not count."""
+    with refold.open(":memory:") as store:
+        for name in "abc":
+            store.chat(name).add_message("user", f"text of {name}")
+        store.archive(tmp_path / "cold", *"abc", why="cold")
+
+        def said(**wanted: str) -> str:
+            done = store.erase(why="ticket 9", dry_run=False, **wanted)  # type: ignore[arg-type]  # they are texts
+            return " ".join(where.partition("comes back: ")[2] for where in done.unreached).strip()
+
+        assert said(context="a", item="@2") == "take 3 contexts with other texts back (unarchive), then delete it"
+        assert said(context="a") == "take 2 contexts with other texts back (unarchive), then delete it"
+        store.unarchive("b")
+        assert said(context="c") == "delete it"

@@ -30,6 +30,8 @@ from ...domain.chat.events import (
 from ...domain.chat.pairing import BETWEEN_CALLS, answered_place
 from ...domain.chat.pieces import written
 from ...domain.chat.usage import usage_of
+from ...domain.erasure.events import StoreErased
+from ...domain.erasure.skeleton import skeleton_of
 from ...domain.formats.documents import OtelForm
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent, correlate_by
@@ -46,6 +48,7 @@ NANOS = 1_000_000_000
 LAST_SECOND = (1 << 63) // NANOS
 K = TypeVar("K")
 V = TypeVar("V")
+Item = TypeVar("Item", FunctionCalled, MessageAdded)
 _PROPAGATOR = TraceContextTextMapPropagator()
 
 
@@ -117,6 +120,21 @@ class Spans:
                 self._write_answer(recorded, event)
         elif isinstance(event, Piece):
             self._write_piece(recorded, event)
+        elif isinstance(event, StoreErased):
+            self._forget_erased(event)
+
+    def _forget_erased(self, event: StoreErased) -> None:
+        """Let calls and answers that wait have none of the texts that were erased or archived meanwhile."""
+        for erased in event.erased:
+            versions = {version for version, _ in erased.versions()}
+            for (stream, _), calls in self._waiting.items():
+                if stream == erased.stream:
+                    calls[:] = [
+                        (batch, (version, _left(call) if version in versions else call), item_id)
+                        for batch, (version, call), item_id in calls
+                    ]
+            for ref in self._begun_answers.keys() & {Ref(version, erased.stream) for version in versions}:
+                self._begun_answers[ref] = _left(self._begun_answers[ref][0]), []
 
     def _await_call(self, recorded: RecordedEvent, call: FunctionCalled, batch: int) -> None:
         key = recorded.stream, call.call_id
@@ -206,6 +224,11 @@ class Spans:
             "refold.actor": recorded.meta.actor,
         })  # fmt: skip
         return span
+
+
+def _left(item: Item) -> Item:
+    """Return what an erasure leaves of an item."""
+    return skeleton_of(item)  # type: ignore[return-value]  # it is an event of the same type
 
 
 def _await(waiting: OrderedDict[K, V], key: K, one: V) -> None:

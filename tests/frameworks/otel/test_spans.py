@@ -17,6 +17,7 @@ from opentelemetry.trace import StatusCode, format_span_id, format_trace_id
 import refold
 import refold.chat
 from refold.domain.chat.context import ChatContext
+from refold.domain.positions import BEGINNING
 from refold.infrastructure.frameworks.otel import CALLS_AWAITED_MAX, CALLS_OF_ID_MAX
 from refold.infrastructure.store import Store
 from refold.otel import Spans, correlate_with_spans, current_traceparent
@@ -194,6 +195,28 @@ def test_an_answer_that_is_written_piece_by_piece(
     assert answer.start_time == round(chat.items[0].created_at * 1_000_000) * 1_000
     said = [{"role": "assistant", "parts": [{"type": "text", "content": "In Lyon."}]}]
     assert json.loads(str(told.get("gen_ai.output.messages", "[]"))) == (said if content else [])
+
+
+def test_what_was_erased_meanwhile(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:
+    """A call that waits for its output, and an answer that is being written, go without the texts."""
+    spans, chat = Spans(provider, content=True), store.chat("trip")
+    chat.add_function_call("track", '{"order":7}', call_id="c1")
+    with chat.stream("assistant", agent_id="clerk") as out:
+        out.write("In Lyon.")
+        out.flush()
+        seen = store.log.read_all(after=BEGINNING, limit=100)
+        spans.follow(seen.events)
+        store.erase(context="trip", why="asked", dry_run=False)
+    chat.add_function_output("track", "later", "c1")
+    with store.subscribe(after=seen.moment) as events:
+        for recorded in events:
+            spans.write(recorded)
+            if len(exporter.get_finished_spans()) == 2:
+                events.stop()
+
+    answer, tool = [dict(span.attributes or {}) for span in exporter.get_finished_spans()]
+    assert (tool["gen_ai.tool.call.arguments"], tool["gen_ai.tool.call.result"]) == ("{}", "later")
+    assert "Lyon" not in str(answer["gen_ai.output.messages"])
 
 
 def test_texts_are_redacted(store: Store, provider: TracerProvider, exporter: InMemorySpanExporter) -> None:

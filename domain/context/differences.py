@@ -33,17 +33,20 @@ def changes_between(
     """
     Return the changes that turn the items `before` into the items `after`.
 
-    `content` returns the content of an item, `name` that by which it is the same although its content differs.
+    `content` returns the content of an item, `name` that by which it is the same although its content differs. An item
+    that both have under its name with one content is itself, and not another item with this content.
     """
     # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
     start = 0
     for old, new in zip(before, after, strict=False):
-        # Two that are equal as a whole have the same content, and to compare them takes a tenth of its time.
-        if old != new and content(old) != content(new):
+        # Two that are equal as a whole are the same, and to compare them takes a tenth of the time of their contents.
+        if old != new and (content(old), name(old)) != (content(new), name(new)):
             break
         start += 1
     before, after = before[start:], after[start:]
-    olds, news = list(map(content, before)), list(map(content, after))
+    sides = [[(content(item), name(item)) for item in items] for items in (before, after)]
+    both = {*sides[0]} & {*sides[1]}
+    olds, news = ([pair if pair in both else pair[0] for pair in side] for side in sides)
     kept = list(_matched(olds, news))
     stay, same = ({pair[side] for pair in kept} for side in (0, 1))
     removed = [(one, olds[place]) for place, one in enumerate(before) if place not in stay]
@@ -51,7 +54,7 @@ def changes_between(
     return _paired(added, removed, name)
 
 
-def _matched(olds: Sequence[bytes], news: Sequence[bytes]) -> Iterator[Pair]:
+def _matched(olds: Sequence[Hashable], news: Sequence[Hashable]) -> Iterator[Pair]:
     """Yield the places of equal contents in both lists, in their order."""
     if max(len(olds), len(news)) <= MATCHED_MAX:
         yield from _best_matched(olds, news)
@@ -69,20 +72,20 @@ def _matched(olds: Sequence[bytes], news: Sequence[bytes]) -> Iterator[Pair]:
         starts = (pair[0] + 1, pair[1] + 1)
 
 
-def _best_matched(olds: Sequence[bytes], news: Sequence[bytes]) -> Iterator[Pair]:
+def _best_matched(olds: Sequence[Hashable], news: Sequence[Hashable]) -> Iterator[Pair]:
     for block in SequenceMatcher(None, olds, news).get_matching_blocks():
         yield from ((block.a + step, block.b + step) for step in range(block.size))
 
 
-def _once(contents: Sequence[bytes]) -> dict[Hashable, int]:
+def _once(contents: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the places of the contents that stand once in a list."""
     counts = Counter(contents)
     return {content: place for place, content in enumerate(contents) if counts[content] == 1}
 
 
-def _numbered(contents: Sequence[bytes]) -> dict[Hashable, int]:
+def _numbered(contents: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the places of all contents, each with how often it occurs before there."""
-    counts: Counter[bytes] = Counter()
+    counts: Counter[Hashable] = Counter()
     places: dict[Hashable, int] = {}
     for place, content in enumerate(contents):
         places[content, counts[content]] = place
@@ -119,9 +122,9 @@ def of_each(changes: Changes[T], of_old: Callable[[T], R], of_new: Callable[[T],
 
 
 def _paired(
-    added: Sequence[tuple[T, bytes]], removed: Sequence[tuple[T, bytes]], name: Callable[[T], str | None]
+    added: Sequence[tuple[T, Hashable]], removed: Sequence[tuple[T, Hashable]], name: Callable[[T], str | None]
 ) -> Changes[T]:
-    gone: dict[str | None, list[tuple[T, bytes]]] = {}
+    gone: dict[str | None, list[tuple[T, Hashable]]] = {}
     for old in removed:
         gone.setdefault(name(old[0]), []).append(old)
     changes: Changes[T] = Changes([], [], [], [])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.domain.chat.context import ChatContext
 from refold.domain.context.differences import MATCHED_MAX, Changes, changes_between
 from tests.support.effort import calls_of
 
@@ -46,6 +47,20 @@ def test_what_is_not_named_stays(texts: int) -> None:
     assert (found.changed, found.moved) == ([], [])
     assert left == [said[place] for place in range(LONG, 2 * LONG) if place not in added]
     assert len(left) > 9
+
+
+def test_of_two_items_that_say_the_same() -> None:
+    """What left is the item that is there no more, and not another one that says the same."""
+    chat = ChatContext()
+    first, *_ = [chat.add_message("user", text) for text in ("yes", "yes", "no")]
+    chat.evict(first.id)
+    assert chat.diff(4) == Changes([], [first], [], [])
+    assert chat.diff(5, 4) == Changes([first], [], [], [])
+
+    other = ChatContext()
+    for text in ("yes", "no"):
+        other.add_message("user", text)
+    assert not chat.diff(chat, other), "under other ids they are the same"
 
 
 SLOW = {

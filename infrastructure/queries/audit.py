@@ -371,7 +371,7 @@ def of_item(changes: Iterable[AuditEntry], name: str, stream: str) -> list[Audit
     Return the changes of one item, given its id or key, its origin, or a call id: then of the call and its output.
 
     Raises:
-        NotFoundError: there never was such an item.
+        NotFoundError: there never was such an item, or nothing happened to it since the context was forked.
     """
     births, listed = named_so(name, stream), list(changes)
     found = [change for change in listed if change.name == name or change.birth in births]
@@ -379,6 +379,10 @@ def of_item(changes: Iterable[AuditEntry], name: str, stream: str) -> list[Audit
         called = {change.birth for change in listed if _is_called(change.old, name) or _is_called(change.new, name)}
         found = [change for change in listed if change.birth in called]
     if not found:
+        parent = next((getattr(change.recorded.event, "parent", None) for change in listed), None)
+        if parent is not None:
+            way_out = f"`refold audit {quote(parent)}` lists those before"
+            raise NotFoundError(f"{stream} has no change of an item {name!r} since it was forked: {way_out}")
         raise NotFoundError(f"{stream} never had an item {name!r}: `refold audit {quote(stream)}` lists all changes")
     return found
 

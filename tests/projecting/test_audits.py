@@ -220,6 +220,20 @@ def test_a_long_chain_is_cut(store: refold.Store) -> None:
     assert causes == tuple(f"chat:a@{version}" for version in range(CAUSES_MAX + 10, 10, -1))
 
 
+def test_an_item_that_a_fork_began_with(store: refold.Store) -> None:
+    """Nothing happened to it since; it is not said that the fork never had it."""
+    chat = store.chat("a")
+    chat.add_message("user", "x", "m1")
+    child, pool = chat.fork("b"), store.pool("a").branch("b")
+
+    for forked in (child, pool):
+        before = f"since it was forked: `refold audit {forked.stream_kind}:a` lists those before"
+        with pytest.raises(NotFoundError, match=f"{forked.stream_id} has no change of an item 'm1' {before}"):
+            store.audit(forked.stream_id, item="m1")
+    child.evict("m1")
+    assert [one.item for one in store.audit("chat:b", item="m1")] == ["m1"]
+
+
 def test_what_was_never_there(store: refold.Store) -> None:
     """It is said what is missing."""
     store.chat("a").add_message("user", "x", "m1")

@@ -10,7 +10,7 @@ from unittest.mock import Mock
 
 import psycopg
 import pytest
-from psycopg.errors import lookup
+from psycopg.errors import DeadlockDetected, SerializationFailure, lookup
 
 from refold.domain.errors import (
     DamagedError,
@@ -90,16 +90,22 @@ def test_a_reader_that_cannot_connect_tries_once(log: PostgresLog) -> None:
     assert len(tries) == 1
 
 
-def test_a_reader_pauses_before_it_reads_again(log: PostgresLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a connection broke: a server that starts again needs some time, and all attempts in one moment are one."""
+@pytest.mark.parametrize("kind", [psycopg.OperationalError, SerializationFailure, DeadlockDetected])
+def test_a_reader_pauses_before_it_reads_again(
+    log: PostgresLog, monkeypatch: pytest.MonkeyPatch, kind: type[psycopg.Error]
+) -> None:
+    """
+    Where a connection broke, or a server that stands by called the read off: it needs some time, and all attempts in
+    one moment are one.
+    """
     pauses, tries = list[int](), list[Wire]()
 
     def break_off(wire: Wire) -> NoReturn:
         tries.append(wire)
-        raise psycopg.OperationalError("server closed the connection unexpectedly")
+        raise kind("server closed the connection unexpectedly")
 
     monkeypatch.setattr(connection, "pause_before", pauses.append)
-    with pytest.raises(StorageUnavailableError):
+    with pytest.raises((StorageUnavailableError, StorageBusyError)):
         log.database.reading(break_off)
     assert (len(tries), pauses) == (3, [0, 1])
 

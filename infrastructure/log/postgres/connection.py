@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from ....domain.concurrency.locks import News, locked, renew_in_child
 from ....domain.errors import StorageBusyError, StorageClosedError, StorageReadOnlyError, StorageUnavailableError
 from ..row_faults import opened_for_reading, opening
-from .errors import READ_ONLY, is_lost_connection, is_outdated, is_silent, refusal, translated
+from .errors import READ_ONLY, is_outdated, is_passing, is_silent, refusal, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
 T = TypeVar("T")
@@ -150,9 +150,7 @@ class PostgresDatabase:
                     return self._read_once(work)
                 except (psycopg.Error, StorageUnavailableError) as error:
                     # Wait for an unreachable server only if it was reachable a moment ago.
-                    was_reached = attempt > 0 or (
-                        isinstance(error, psycopg.Error) and (is_lost_connection(error) or is_outdated(error))
-                    )
+                    was_reached = attempt > 0 or (isinstance(error, psycopg.Error) and is_passing(error))
                     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
                         # Those that are idle would be refused, too.
                         self._drop_idle()

@@ -62,6 +62,14 @@ def is_outdated(error: psycopg.Error) -> bool:
     return isinstance(error, psycopg.errors.FeatureNotSupported)
 
 
+def is_passing(error: psycopg.Error) -> bool:
+    """
+    Return whether a read may succeed on another connection, or a moment later, as where a server that stands by called
+    it off: it had to remove rows, as the primary did.
+    """
+    return is_lost_connection(error) or is_outdated(error) or error.sqlstate in ("40001", "40P01")
+
+
 def first_line(error: psycopg.Error) -> str:
     """Return the first line of the message of the server or libpq."""
     message = error.diag.message_primary or str(error)

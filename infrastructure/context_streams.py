@@ -4,7 +4,7 @@ Opening contexts of a log: looking for a context, creating it if it is missing, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -25,6 +25,9 @@ from ..domain.spans import Span
 IDENTITY = ("user", "session", "agent")
 # The texts in the first events of contexts that come as they were given.
 GIVEN = (*IDENTITY, "source")
+# Names that have so many letters in common at the beginning are compared with one that there is not.
+COMMON_LETTERS = 2
+COMPARED_MAX, ALIKE = 1_000, 0.8
 
 
 def context_named(log: Log, name: str, kinds: Sequence[str] = KINDS) -> str:
@@ -67,6 +70,26 @@ def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
     if name.partition(":")[0] in kinds and log.head(name):
         return [name]
     return [stream for stream in (f"{kind}:{name}" for kind in kinds) if log.head(stream)]
+
+
+def names_begun(log: LiveLog, begun: str, kinds: Iterable[str] = KINDS, *, limit: int) -> Iterator[str]:
+    """Yield names of contexts that begin so, with their kind where it is given; at most `limit` of each kind."""
+    kind, colon, _ = begun.partition(":")
+    if colon and kind in KINDS:
+        yield from log.streams(begun, limit=limit)
+        return
+    for kind in kinds:
+        yield from (split_stream_id(stream)[1] for stream in log.streams(f"{kind}:{begun}", limit=limit))
+
+
+def names_alike(log: LiveLog, name: str, kinds: Iterable[str], limit: int) -> list[str]:
+    """Return names of contexts that look like one, as one that is misspelt does; the nearest of those compared."""
+    from difflib import get_close_matches
+
+    kind, colon, _ = name.partition(":")
+    given = len(kind) + 1 if colon and kind in KINDS else 0
+    others = names_begun(log, name[: given + COMMON_LETTERS], kinds, limit=COMPARED_MAX)
+    return get_close_matches(name, dict.fromkeys(others), limit, cutoff=ALIKE)
 
 
 def named_versions(event: Any, stream: str) -> Iterator[tuple[str, int]]:

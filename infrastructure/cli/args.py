@@ -33,7 +33,7 @@ from ...domain.errors import (
 from ...domain.ids import parse_address, split_stream_id, stream_id
 from ...domain.kinds import KINDS
 from ...domain.log.envelope import acting
-from ..context_streams import context_named, streams_named
+from ..context_streams import context_named, names_alike, names_begun, streams_named
 from ..open import open_store
 from ..store import Store
 from .render import JSON, NOTED, Command, note, one_line
@@ -53,9 +53,6 @@ DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB,
 COMMANDED = ("queue", "pool", "memory")
 # Names of contexts that an error offers in the place of one that there is not.
 BEGUN_NAMED = 3
-# Of a name that none begins with, those are compared that have so many letters in common with it at the beginning.
-COMMON_LETTERS = 2
-COMPARED_MAX, ALIKE = 1_000, 0.8
 BARE_POSITION = re.compile(r"[0-9.]+")
 IN_SLICE = re.compile(r"pos:[0-9]+\.[0-9]+")
 FOLDING_EVERY_SECONDS = 3.0
@@ -441,31 +438,11 @@ def _names_offered(store: Store) -> Iterator[None]:
             raise InvalidInputError(_another_kind(others[0], kinds)) from error
         # The id of a thread of LangGraph may have a slash, which the id of its chat has in another form.
         names = dict.fromkeys((name, name.replace("/", "%2F")))
-        begun = chain.from_iterable(names_begun(store, one, kinds, limit=BEGUN_NAMED) for one in names)
+        begun = chain.from_iterable(names_begun(store.log, one, kinds, limit=BEGUN_NAMED) for one in names)
         # A stream whose events are lost is still there by its name.
-        found = list(islice(begun, BEGUN_NAMED)) or _alike(store, name, kinds)
+        found = list(islice(begun, BEGUN_NAMED)) or names_alike(store.log, name, kinds, BEGUN_NAMED)
         near = [quote(one) for one in found if one != name]
         raise ContextNotFoundError(name, error.kinds, near=near) from error
-
-
-def _alike(store: Store, name: str, kinds: Iterable[str]) -> list[str]:
-    """Return names of contexts that look like one, as one that is misspelt does, of those that are compared."""
-    from difflib import get_close_matches
-
-    kind, colon, _ = name.partition(":")
-    given = len(kind) + 1 if colon and kind in KINDS else 0
-    others = names_begun(store, name[: given + COMMON_LETTERS], kinds, limit=COMPARED_MAX)
-    return get_close_matches(name, dict.fromkeys(others), BEGUN_NAMED, cutoff=ALIKE)
-
-
-def names_begun(store: Store, begun: str, kinds: Iterable[str] = KINDS, *, limit: int) -> Iterator[str]:
-    """Yield names of contexts that begin so, with their kind where it is given; at most `limit` of each kind."""
-    kind, colon, _ = begun.partition(":")
-    if colon and kind in KINDS:
-        yield from store.log.streams(begun, limit=limit)
-        return
-    for kind in kinds:
-        yield from (split_stream_id(stream)[1] for stream in store.log.streams(f"{kind}:{begun}", limit=limit))
 
 
 def _another_kind(stream: str, kinds: tuple[str, ...]) -> str:

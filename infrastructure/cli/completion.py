@@ -27,10 +27,10 @@ from ...domain.context.address import Reference
 from ...domain.errors import RefoldError
 from ...domain.ids import ITEM
 from ...domain.kinds import KINDS
-from ..context_streams import streams_named
+from ..context_streams import names_begun, streams_named
 from ..open import open_store
 from ..store import Store
-from .args import address, argument, existing, given_database, given_keys, names_begun, reference
+from .args import address, argument, existing, given_database, given_keys, reference
 from .render import Command
 
 VARIABLE = "_REFOLD_COMPLETE"
@@ -86,7 +86,7 @@ def named_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) 
     def offered(store: Store) -> Iterator[str]:
         if at:
             return (f"{name}@{first}{dots}{one}" for one in _moments(store, name, begun))
-        return names_begun(store, name, limit=OFFERED_MAX)
+        return names_begun(store.log, name, limit=OFFERED_MAX)
 
     return _names_offered(ctx, offered)
 

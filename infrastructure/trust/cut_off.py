@@ -16,6 +16,7 @@ from ...domain.erasure.skeleton import Mask, skeleton_of
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import LiveLog
 from ...domain.positions import BEGINNING
+from ...domain.spans import Span
 from .selection import PAGE_EVENTS, Selection
 
 # So many events of the stream are looked at when a store is opened: an erasure that did not finish is among the last.
@@ -53,16 +54,15 @@ def _selection(log: LiveLog, events: Sequence[StoreErased], until: int) -> Selec
             end = log.version_at(stream, until) if events[0].subject else max(named)
             selection.ends[stream] = max(end, selection.ends.get(stream, 0))
         else:
-            selection.versions.setdefault(stream, set()).update(_without_text(log, stream, named))
+            selection.versions.setdefault(stream, set()).update(_without_text(selection, stream, named))
     return selection
 
 
-def _without_text(log: LiveLog, stream: str, versions: set[int]) -> Iterator[int]:
+def _without_text(selection: Selection, stream: str, versions: set[int]) -> Iterator[int]:
     """Yield which of these events lost their texts; the others lost the name of the user alone."""
-    for version in versions:
-        for event in log.read_events(stream, after=version - 1, until=version):
-            if skeleton_of(event) is event:
-                yield version
+    for found in Span.of(stream, sorted(versions)).ranges():
+        recorded = selection.read(stream, found.start - 1, found.stop - 1)
+        yield from (one.version for one in recorded if skeleton_of(one.event) is one.event)
 
 
 def _user(log: LiveLog, event: StoreErased, until: int) -> str | None:

@@ -143,7 +143,7 @@ class Selection:
         for start in range(first, last + 1, PAGE_EVENTS):
             # The first event needs the digest of the one before it.
             after = start - 2 if start == first and start > 1 else start - 1
-            for recorded in self._read(stream, after, min(last, start + PAGE_EVENTS - 1)):
+            for recorded in self.read(stream, after, min(last, start + PAGE_EVENTS - 1)):
                 if isinstance(recorded.event, Undecodable) and self.lost is not None:
                     self.lost.add(recorded.reference)
                 elif recorded.version >= first:
@@ -152,7 +152,8 @@ class Selection:
                         yield left
                 before = recorded.digest
 
-    def _read(self, stream: str, after: int, until: int) -> list[RecordedEvent]:
+    def read(self, stream: str, after: int, until: int) -> list[RecordedEvent]:
+        """Return events of a stream; if others are erased all the same, of those whose keys are gone why that is so."""
         try:
             return self._log.read(stream, after=after, until=until)
         except (KeyDestroyedError, KeyMissingError):
@@ -260,7 +261,7 @@ class Selection:
         """Note the node of an erased event, by the name under which it may be met again."""
         if isinstance(event, run.NodeChanged | run.PortraitWritten):
             node = event.node.within(stream)
-            registered = (one.event for one in self._read(node.stream, node.version - 1, node.version))
+            registered = (one.event for one in self.read(node.stream, node.version - 1, node.version))
             event = next(registered, None)
         if isinstance(event, run.NodeEvent):
             self._nodes.add((stream, self._node_name(event)))

@@ -383,7 +383,8 @@ class Agent(Guarded):
         """
         Return the agent as a dict: names of its tools and hooks, its turns, its queue and pool.
 
-        If the queue or the pool is in a store, `kept_as` has its id.
+        If the queue or the pool is in a store, `kept_as` has its id. A turn that is running has no `output`: it will be
+        run again.
 
         Raises:
             UnserializableHookError: a hook could not be found again by its name.
@@ -394,7 +395,7 @@ class Agent(Guarded):
             "description": self.description,
             "tool_names": [tool.__name__ for tool in self.tools],
             "queue": [turn.to_dict() for turn in self.turns],
-            "current_turn": self._current_turn.to_dict() if self._current_turn else None,
+            "current_turn": self._current_turn.to_dict() | {"output": None} if self._current_turn else None,
             "hooks": serialize_hooks_by_type(self.hooks),
             "turn_hooks": serialize_hooks_by_type(self.turn_hooks),
             "context_pool": self.context_pool.to_dict(),

@@ -1,6 +1,7 @@
 """Branching an agent, saving it, and what it asks of a store (SPEC P7.1, P7.14, P7.15)."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -141,6 +142,26 @@ def test_the_turn_that_ran_is_saved_and_runs_first() -> None:
     restored = Agent.from_dict(saved[0] | {"hooks": {}, "queue": [Turn[int]("add", args=[5]).to_dict()]})
 
     assert run(restored) == [3, 5]
+
+
+def test_an_agent_whose_turn_gave_an_item_is_saved_as_json() -> None:
+    """Also at the moment at which the turn has the item and is not over: it will run again."""
+
+    async def give() -> ContextItem[str]:
+        return NOTE
+
+    agent, saved = agent_with(give), list[str]()
+
+    @agent.on_complete
+    async def save(turn: Turn[Any], stop_reason: StopReason) -> None:
+        saved.append(json.dumps(agent.to_dict() | {"turn_hooks": {}}))
+
+    run(agent, "give")
+    AgentRegistry.clear()
+    restored = Agent.from_dict(json.loads(saved[0]))
+    assert restored.context_queue.history() == ""
+    run(restored)
+    assert restored.context_queue.history() == "a note"
 
 
 def test_little_is_needed_to_make_an_agent() -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from ..errors import ConcurrencyError, InvalidInputError
+from ..errors import ConcurrencyError
 from ..ids import split_stream_id, stream_id
 from .context import Attachment
 from .decider import Decider
 from .folded_stream import Place
 from .journal import Journal
+from .transaction import child_exists
 
 S = TypeVar("S")
 
@@ -40,8 +41,7 @@ def begin_child(
     except ConcurrencyError as error:
         if error.stream != stream:
             raise
-        made = "fork" if kind == "chat" else "branch"
-        raise InvalidInputError(f"{stream} exists already: {made} under another id") from error
+        raise child_exists(stream) from error
     # The first event is never queued, because all queued events of the context depend on it.
     journal.durability = attachment.durability
     return journal

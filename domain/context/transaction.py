@@ -21,6 +21,7 @@ from ..clock import REAL_SYSTEM
 from ..concurrency.locks import News
 from ..concurrency.threads import OwnThreads, in_thread_or_here
 from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, RefoldError, StorageBusyError
+from ..ids import split_stream_id
 from ..log.envelope import Event, Meta, RecordedEvent
 from ..log.gate import behind_gate, gate_of
 from ..log.ports import Log, NewEvents, Receipt, StreamEnd, require_known, require_same_call
@@ -57,6 +58,12 @@ class _Part(msgspec.Struct):
                 for meta in metas
             )
         return msgspec.structs.replace(self.first, events=events, metas=metas, idempotency_key=key)
+
+
+def child_exists(stream: str) -> InvalidInputError:
+    """Return the error for a fork or a branch whose id is taken: to decide again would not help."""
+    made = "fork" if split_stream_id(stream)[0] == "chat" else "branch"
+    return InvalidInputError(f"{stream} exists already: {made} under another id")
 
 
 class Call(NamedTuple):
@@ -298,6 +305,7 @@ class Transaction:
 
         Raises:
             IdempotencyError: another transaction, or another call, was recorded under the key.
+            InvalidInputError: the id of a fork or a branch is taken.
             DecisionRefusedError: this process was forked within the block: only the parent can commit.
         """
         self._end_here()
@@ -317,6 +325,8 @@ class Transaction:
                 # The view may have newer events than the log, if the database went back.
                 refused = self._parts[error.stream].first
                 require_known(self.log, refused.stream, StreamEnd(refused.expected_version, refused.expected_digest))
+                if getattr(refused.events[0], "lineage", ()):
+                    raise child_exists(error.stream) from error
             raise
         # After an interrupt within this loop, each view that was not settled finds the result out itself.
         for part, receipt in zip(parts, receipts, strict=True):

@@ -125,6 +125,11 @@ class ChatForkingContract:
             child.fork("a")
         assert (child.version, parent.version) == (1, 2)
 
+        # Nor is it a conflict at the end of a transaction: to repeat that would never end.
+        with pytest.raises(InvalidInputError, match="chat:child exists already: fork"), transaction(log):
+            parent.fork("child").add_items([message("b")])
+        assert (log.head("chat:child"), parent.version, ids(parent)) == (1, 2, "a")
+
     def test_a_fork_of_what_is_queued(self, log: LiveLog) -> None:
         """What a fork names is on disk before it."""
         parent = begun(log, message("a"), durability="enqueue")

@@ -24,6 +24,7 @@ from ...domain.chat.events import (
     FunctionReturned,
     ItemsEvicted,
     MessageAdded,
+    MessageExtended,
     MessageFinished,
     Piece,
 )
@@ -101,27 +102,27 @@ class Spans:
         event = recorded.event
         if isinstance(event, ChatItemEvent) and not isinstance(event, (FunctionCalled, *BETWEEN_CALLS)):
             self._batches.pop(recorded.stream, None)
-        if isinstance(event, FunctionCalled):
-            batch = self._batches.get(recorded.stream, recorded.version)
-            _await(self._batches, recorded.stream, batch)
-            self._await_call(recorded, event, batch)
-        elif isinstance(event, CallChanged):
-            self._change_call(recorded, event)
-        elif isinstance(event, ItemsEvicted):
-            self._forget_calls(recorded.stream, set(refs_of(event.items)))
-        elif isinstance(event, Cleared):
-            self._forget_calls(recorded.stream)
-        elif isinstance(event, FunctionReturned):
-            self._write_tool(recorded, event, self._asked(recorded, event))
-        elif isinstance(event, MessageAdded) and event.role == "assistant":
-            if event.incomplete == UNFINISHED:
+        match event:
+            case FunctionCalled():
+                batch = self._batches.get(recorded.stream, recorded.version)
+                _await(self._batches, recorded.stream, batch)
+                self._await_call(recorded, event, batch)
+            case CallChanged():
+                self._change_call(recorded, event)
+            case ItemsEvicted(items=items):
+                self._forget_calls(recorded.stream, set(refs_of(items)))
+            case Cleared():
+                self._forget_calls(recorded.stream)
+            case FunctionReturned():
+                self._write_tool(recorded, event, self._asked(recorded, event))
+            case MessageAdded(role="assistant", incomplete=incomplete) if incomplete == UNFINISHED:
                 _await(self._begun_answers, Ref(recorded.version, recorded.stream), (event, []))
-            else:
+            case MessageAdded(role="assistant"):
                 self._write_answer(recorded, event)
-        elif isinstance(event, Piece):
-            self._write_piece(recorded, event)
-        elif isinstance(event, StoreErased):
-            self._forget_erased(event)
+            case MessageExtended() | MessageFinished():
+                self._write_piece(recorded, event)
+            case StoreErased():
+                self._forget_erased(event)
 
     def _forget_erased(self, event: StoreErased) -> None:
         """Let calls and answers that wait have none of the texts that were erased or archived meanwhile."""

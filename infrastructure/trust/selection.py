@@ -239,13 +239,7 @@ class Selection:
             left = skeleton_of(event)
             texts.update(_hash(text) for text in _texts_of(event) if text not in {*_texts_of(left)})
             return
-        if isinstance(event, chat.Merged) and event.how == "summary" and self._names_erased(stream, event.told):
-            self._made.add((stream, version + 1))
-        if isinstance(event, PoolConflictResolved) and event.kept == "made":
-            # The item that the rule of a merge made of two comes later.
-            sides = (side.within(stream) for side in (event.ours, event.theirs) if side is not None)
-            if any(self.has(side.stream, side.version) for side in sides):
-                self._made.add((stream, event.id))
+        self._expect_made(stream, version, event)
         if user is not None and (recorded.meta.actor == user or persons_skeleton(event, self.mask) is not event):
             self.naming.setdefault(stream, set()).add(version)
         if texts and any(_hash(text) in texts for text in _texts_of(event)):
@@ -256,6 +250,15 @@ class Selection:
             self.copied += 1
             if len(self.copies) < COPIES_MAX:
                 self.copies.append(recorded.reference)
+
+    def _expect_made(self, stream: str, version: int, event: Any) -> None:
+        """Note the item that a later event adds, if a merge made it of erased ones: a summary, or one item of two."""
+        if isinstance(event, chat.Merged) and event.how == "summary" and self._names_erased(stream, event.told):
+            self._made.add((stream, version + 1))
+        elif isinstance(event, PoolConflictResolved) and event.kept == "made":
+            sides = (side.within(stream) for side in (event.ours, event.theirs) if side is not None)
+            if any(self.has(side.stream, side.version) for side in sides):
+                self._made.add((stream, event.id))
 
     def _note_node(self, stream: str, event: Any) -> None:
         """Note the node of an erased event, by the name under which it may be met again."""

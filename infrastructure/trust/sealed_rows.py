@@ -196,14 +196,7 @@ class SealedProjectionStore(MemoryProjectionStore):
             if before in self._tables:
                 self._tables[after] = self._tables.pop(before)
         for stored in page.rows:
-            table = self._tables.get(stored.name)
-            if table is None or table.version != stored.version:
-                table = self._tables[stored.name] = _Unread(stored.version, stored.columns)
-            values = stored.rows if isinstance(table, _Unread) else rows_of(table.row, stored.rows)
-            keys = (row[0] for row in stored.rows)
-            table.aside = []
-            table.update(dict(zip(keys, values, strict=True)), Checkpoint(Moment.parse(stored.moment), stored.save))
-            table.aside = stored.aside
+            self._put(stored)
         for name, value in page.notes.items():
             if value is None:
                 self._notes.pop(name, None)
@@ -214,6 +207,16 @@ class SealedProjectionStore(MemoryProjectionStore):
             self._whole_bytes = size
         else:
             self._bytes, self._count = self._bytes + size, self._count + 1
+
+    def _put(self, stored: StoredRows) -> None:
+        table = self._tables.get(stored.name)
+        if table is None or table.version != stored.version:
+            table = self._tables[stored.name] = _Unread(stored.version, stored.columns)
+        values = stored.rows if isinstance(table, _Unread) else rows_of(table.row, stored.rows)
+        keys = (row[0] for row in stored.rows)
+        table.aside = []
+        table.update(dict(zip(keys, values, strict=True)), Checkpoint(Moment.parse(stored.moment), stored.save))
+        table.aside = stored.aside
 
     def _sealed(self, number: int, page: Page) -> bytes:
         encoded = _ENCODER.encode(page)

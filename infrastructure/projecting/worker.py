@@ -124,14 +124,18 @@ class ProjectionWorker:
         for share, tasks in shares.items():
             if share:
                 self._work_on(tasks, share, failed, stop)
+        for task in awake:
+            if task.name not in failed:
+                task.failures = 0
+        self._rest_failed(failed, erased)
+
+    def _rest_failed(self, failed: Failures, erased: int) -> None:
+        """Let the failed projections rest; those with the same error share a line of the log."""
         resting: dict[tuple[str, float], list[str]] = {}
         for task in self._tasks:
-            if task.name in failed:
-                pause = self._rest(task, failed[task.name], erased)
-                if pause is not None:
-                    resting.setdefault((task.error, pause), []).append(task.name)
-            elif task in awake:
-                task.failures = 0
+            pause = self._rest(task, failed[task.name], erased) if task.name in failed else None
+            if pause is not None:
+                resting.setdefault((task.error, pause), []).append(task.name)
         for (error, pause), names in resting.items():
             log.warning("%s: %s; trying again in %s s", name_projections(names), error, pause)
         self.failing = {task.name: task.error for task in self._tasks if task.failures > 1}

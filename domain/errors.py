@@ -98,7 +98,7 @@ def reason_of(error: BaseException) -> str:
 def _received(kind: type[RefoldError], args: tuple[object, ...], fields: dict[str, object]) -> RefoldError:
     # `__init__` would build the message again, from arguments that are not there any more.
     error = kind.__new__(kind, *args)
-    # One that is an OSError, too, takes them only in `__init__`.
+    # An error that is also an OSError takes its arguments only in `__init__`.
     error.args = args
     error.__dict__.update(fields)
     return error

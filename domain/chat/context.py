@@ -791,7 +791,7 @@ class ChatContext(ChatView["ChatContext"]):
         if answer.failure is None:
             await in_thread(require_unerased, other._attachment.log, erasures)
             summary = summary_message(self._system, OTHERS_SUMMARY, answer, self._system.now(), agent_id)
-            # Of another log, whose erasures are others, the texts themselves come along.
+            # The erasures of another log are counted there, and a merge from it copies its texts into this log.
             known = erasures if other._attachment.log is self._attachment.log else None
             await in_thread(self._tell, source, summary, known, call, idempotency_key)
         return self

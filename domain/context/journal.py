@@ -275,7 +275,7 @@ class Journal(FoldedStream[S]):
                     self.require_known()
                     raise
                 if not is_own:
-                    # That of the erasures: texts were erased, which is refused, or something else was recorded there.
+                    # The stream of erasures moved: texts were erased, which is refused, or it got another event.
                     continue
                 self._crowded = QUIET_APPENDS
                 self.came_between += () if any_version else self.refresh()

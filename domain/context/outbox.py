@@ -178,7 +178,7 @@ def require_sizes(events: Sequence[Event]) -> None:
     encoded.
     """
     for event in events:
-        # Not by `suppress`, which takes as long as to encode a short event: a first save may have 10,000 of them.
+        # `suppress` would take as long as encoding a short event does, and a first save may have 10,000 of them.
         try:
             payload = encode_payload(event)
         except (ValueError, TypeError, OverflowError):

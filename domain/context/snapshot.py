@@ -53,7 +53,7 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def unpacked(cls, stream: str, packed: bytes | None) -> Snapshot | None:
         """Return the snapshot of a stream; None if there is none or it is damaged."""
-        # That of 200,000 items has 4 MB, of which a copy takes a millisecond.
+        # The snapshot of 200,000 items has 4 MB, and copying it takes a millisecond.
         whole = memoryview(packed or b"")
         checksum, data = whole[:DIGEST_BYTES], whole[DIGEST_BYTES:]
         if not data or checksum != _checksum(stream, data):

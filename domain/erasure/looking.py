@@ -33,7 +33,7 @@ def look(log: object) -> int:
     version = int(below.head(STREAM))
     if _LOOKED_AT.get(below, 0) != version:
         if isinstance(below, KeepsEvents):
-            # That of a what-if keeps nothing.
+            # The log of a what-if keeps no events in memory.
             below.forget()
         forget(below)
         _LOOKED_AT[below] = version

@@ -187,7 +187,7 @@ class MemoryLog:
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         count = self.news.count
         if len(self._all) <= seen.head(ONE_SEQUENCE):
-            # What is there can be read for ever, and nothing else will come.
+            # The events of a closed log can still be read, but no other event will come.
             self._require_open()
             self.news.wait_past(count, timeout_seconds=timeout_seconds)
 

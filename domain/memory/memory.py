@@ -150,7 +150,7 @@ class MemoryScope(Context[MemoryState]):
         outcome = self._writer.repeated(call, idempotency_key)
         if outcome is None:
             self.flush()
-            # Also those that were decided in an open transaction.
+            # These include the records that were decided in an open transaction.
             events: list[Any] = self._journal.events(until=self.version)
             items = forgotten(list(map(recorded_event, events)), self.stream_id, key)
             command = Restore(self.stream_id, tuple(held for held, _ in items))

@@ -25,7 +25,7 @@ from .state import Completed, ContainerState, Departures, fold, named_items, ref
 
 # The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
 COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
-# What containers have for their own modules: no completion offers it, and no async sibling has it.
+# Members of containers for their own modules: completion does not offer them, and async siblings lack them.
 INNER_NAMES = frozenset((
     "added_event", "added_events", "change", "completed_events", "decider", "fire", "has_hooks", "hook_types", "kind",
     "log", "put_in", "repeated", "shown_state",

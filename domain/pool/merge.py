@@ -240,7 +240,7 @@ async def _adopt_and_merge(
             system=container._attachment.system,
         )
         if copy.stream == container.stream_id:
-            # Of a copy of this log, in which it has nothing that is not here.
+            # The other log is a copy of this one, so its container has nothing that is not here.
             raise _into_itself(container)
         return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other, erasures)
 

@@ -221,7 +221,7 @@ class Run(Context[RunState]):
         if not (isinstance(node_type, str) and node_type in DATA and isinstance(label, str)):
             return False
         gate = self._journal.gate
-        # Who may add a node may not read whether it is there.
+        # An actor who may add a node may still be forbidden to read the run, so the gate is not asked here.
         with nullcontext() if gate is None else gate.inside():
             return node_name(node_type, label) in self
 

@@ -35,7 +35,7 @@ Failing = Callable[[], Mapping[str, str]]
 # Whether each job that a worker does beside projections failed the last time.
 Jobs = Mapping[str, bool]
 NO_JOBS: Jobs = MappingProxyType({})
-# Who asks takes a silent server for one that is not there, and gives no reason: Prometheus after ten seconds.
+# A client takes a silent server for a missing one and gives no reason: Prometheus does so after ten seconds.
 ANSWER_SECONDS_MAX = 5.0
 T = TypeVar("T")
 # More digits are no port, and Python makes no number of thousands of them.

@@ -253,7 +253,7 @@ class _Copy:
         Raises:
             DamagedError: they are not equal.
         """
-        # Those of others may have keys that were made meanwhile.
+        # The events of other writers may have keys that were made meanwhile.
         self._give_keys()
         target = self._target
         target.read_on()

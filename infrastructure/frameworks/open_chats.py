@@ -203,7 +203,7 @@ class OpenChats:
         erasures, found = self._erasures, self._refreshed(chat_id, known)
         if found is None:
             with suppress(NotFoundError):
-                # One that is there keeps the user that it was made with, or none.
+                # An existing chat keeps the user that it was made with, or none.
                 is_new = create and user is not None and not self._store.log.head(stream_id("chat", chat_id))
                 chat = self._store.chat(chat_id, create=create, user=user if is_new else None)
                 found = OpenChat(chat, self._conversation, self._encode, self._shown)

@@ -218,7 +218,7 @@ def lineage_answer(store: Store, given: Parameters) -> list[Shape]:
     if stream is None:
         contexts, names = store.contexts(), cast("list[VersionNameRow]", store.rows(VERSION_NAMES.name))
     else:
-        # Of all the others nothing is drawn.
+        # Contexts that are no relatives are not drawn.
         members, runner = relatives(stream, edges), _runner(store)
         contexts = [*runner.read(CATALOGUE, ask=lambda rows: rows.load(CATALOGUE, members)).values()]
         names = runner.rows_under([VERSION_NAMES], list(map(rows_prefix, members)))

@@ -38,7 +38,7 @@ def intervals_of(store: Store, stream: str, kind: str) -> list[Any]:
     """Return the intervals of a context's items, in their order; none for kinds that keep no intervals."""
     if kind not in ("chat", "queue", "pool"):
         return []
-    # Those of other contexts change nothing here: a fork has its parent's past.
+    # Events of other contexts change nothing here: a fork has its parent's past.
     # An older copy that was put back and has grown again ends with another digest.
     name = stream, store.log.end(stream), store.log.head(ERASURES)
     kept = _last_read.get(store)

@@ -32,7 +32,7 @@ class LogEnd:
     PostgreSQL must then read the end of every slice.
     """
 
-    # What ends there, and what helps.
+    # The thing that ends there, and the remedy, for texts of errors.
     whole, remedy = "the log", ""
 
     def __init__(self, log: LiveLog, system: System = REAL_SYSTEM) -> None:
@@ -67,7 +67,7 @@ class LogEnd:
         try:
             last = self._log.read_all(after=before, until=end, limit=len(end.heads), undecodable=True)
         except DamagedError:
-            # Who reads the damaged context gets this error; for all other contexts the present end is good enough.
+            # A reader of the damaged context gets this error. For all other contexts the present end is good enough.
             return False
         return any(one.recorded_at > time for one in last.events)
 

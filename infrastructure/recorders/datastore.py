@@ -142,7 +142,7 @@ class Engine(ABC, Generic[Appender]):
         try:
             return self._append(appender, requests)
         except (RefoldError, PersistenceError, self.driver_error) as error:
-            # Not if the database is gone, busy or full.
+            # A database that is gone, busy or full did not refuse one of the requests.
             is_refusal = type(error) in (DamagedError, StorageError) and isinstance(error.__cause__, self.driver_error)
             if len(requests) == 1 or not (is_refusal or isinstance(error, self.driver_error)):
                 return [error for _ in requests]

@@ -168,7 +168,7 @@ class KeyFile:
     def _write(self, masters: Mapping[str, bytes], *, replaces: bool = False) -> None:
         text = json.dumps({name: base64.b64encode(key).decode() for name, key in masters.items()}, indent=2)
         aside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
-        # One that was killed left it: in a container the next process often has the same number.
+        # A process that was killed left this file: in a container the next one often has the same number.
         aside.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
@@ -180,8 +180,8 @@ class KeyFile:
             (os.replace if replaces else os.link)(aside, self._path)
         finally:
             aside.unlink(missing_ok=True)
-            # Also for a file that another process made: without its key nothing can be read that is written from now
-            # on, so its name must be on disk as well.
+            # This is done for a file of another process, too: nothing that is written from now on can be read without
+            # its key, so its name must be on disk as well.
             sync_folder(self._path.parent)
 
 

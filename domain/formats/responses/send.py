@@ -134,7 +134,7 @@ def entries_of(item: chat.Spoken) -> list[ResponsesItem]:
         return [plain_without(item, names)]
     beside = rest_of(item).get("responses")
     if beside:
-        # Not by `suppress`, which costs as much as the rest: a session has thousands of entries.
+        # `suppress` would cost as much as the rest does, and a session has thousands of entries.
         try:
             came = [item_as_came(item, beside)] if own else []
             return [*_kept_entries(beside, "before"), *came, *_kept_entries(beside, "after")]

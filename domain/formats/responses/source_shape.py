@@ -28,7 +28,7 @@ ID_PREFIXES = {"message": MESSAGE_ID, "function_call": "fc", "reasoning": "rs"}
 # How the origin of an entry begins that lacks some fields: of most messages that programs write, it says nothing else.
 # These are not parsed one by one, and no id is computed that is left out: that halves the time of a session's messages.
 LEFT_OUT = b'{"responses":{"patch":{"drop":['
-# One that is longer says more.
+# An origin of more bytes says something else, too.
 SHORT_ORIGIN = 256
 
 

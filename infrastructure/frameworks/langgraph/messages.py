@@ -273,7 +273,7 @@ _put_fields, _put_names, _put_extra, _put_private = (
 
 
 def _new_message(kind: type[BaseMessage], fields: dict[str, Any], extra: dict[str, Any] | None) -> BaseMessage:
-    # Not by a constructor of pydantic, which validates and looks for defaults: 10,000 messages are loaded at once.
+    # The constructor of pydantic validates and looks for defaults, and 10,000 messages are loaded at once.
     made: BaseMessage = object.__new__(kind)
     _put_fields(made, fields)
     _put_names(made, set(fields))
@@ -380,7 +380,7 @@ class Copies:
         self._kinds: list[type[BaseMessage]] = []
         self._fields: list[dict[str, Any]] = []
         self._extras: list[dict[str, Any] | None] = []
-        # By its index, what was saved of a message that is no JSON: it may come back as something else.
+        # By index: the messages that are no JSON, in the form that was saved; they may come back as something else.
         self._serialized: dict[int, Message] = {}
         # The messages that were handed out or saved last, as the graph has them; None if nobody asks for them.
         self._given: list[BaseMessage] | None = None

@@ -70,7 +70,7 @@ class Thread:
     @synchronized
     def find(self, checkpoint: str, *, with_hidden: bool = False) -> Found | None:
         """Return a checkpoint; None if there is none, or it was deleted and not `with_hidden`."""
-        # One that was saved again is deleted where it was first.
+        # A checkpoint that was saved again is marked as deleted in the branch that had it first.
         for is_hidden in (False, True) if with_hidden else (False,):
             for branch in self._branches():
                 version = branch.version_of(checkpoint, with_hidden=is_hidden)

@@ -45,7 +45,7 @@ LINEAGE = "coalesce((SELECT t.xmin::text FROM {p}tag AS t ORDER BY t.key DESC LI
 LINEAGE_ON_CITUS = "coalesce((SELECT t.key || ' ' || t.name FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
 # The keys of events that are not encrypted.
 NO_KEYS: dict[int, bytes] = {}
-# Also deadlock_detected and serialization_failure.
+# The other two are deadlock_detected and serialization_failure.
 WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 

@@ -45,7 +45,7 @@ PLACES = Call(
 LOG = ("refold_meta", "slice_lock", "stream", "tag", "event", "blob", "dictionary", "idempotency", "block", "part",
        "snapshot", "segment", "data_key")  # fmt: skip
 OF_ROWS = ("checkpoint", "note", "sealed_page")
-# What can change, drop or hide the rows of a table, and is switched on: who made it, the answers do not say.
+# Objects that can change, drop or hide the rows of a table and are switched on. The answers have no owners.
 FOREIGN = f"""
     WITH own AS (SELECT oid, relname FROM pg_class WHERE relname IN {(*LOG, *OF_ROWS)} AND {IN_SCHEMA})
     SELECT 'trigger', tgname::text, relname::text FROM pg_trigger JOIN own ON own.oid = tgrelid

@@ -389,7 +389,7 @@ class _Connection(sqlite3.Connection):
         self.calls = fork_safe_lock()
         locked(self.calls, lambda: sqlite3.Connection.__init__(self, *given, **named))
 
-    # Those of `sqlite3` make a cursor of its own.
+    # The `execute` of `sqlite3` would make a cursor of its own class.
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         return self.cursor(_Cursor).execute(sql, values)
 

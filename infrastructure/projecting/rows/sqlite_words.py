@@ -67,7 +67,7 @@ def wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable[
         f"SELECT count(*) FROM {table}_words_docsize WHERE id NOT IN (SELECT number FROM {table})"
     )
     sizes = f"SELECT r.words, d.sz FROM {table} AS r LEFT JOIN {table}_words_docsize AS d ON d.id = r.number"
-    # Not by a function that SQLite calls: it would take Ctrl-C there for a fault of the table.
+    # A function that SQLite calls would not do: SQLite takes a Ctrl-C in it for a fault of the table.
     for stored, size in connection.execute(sizes):
         # Words are counted as UTF-8: to split and hash texts takes a twelfth longer.
         found = expand(stored).translate(BORDERS).split()

@@ -87,14 +87,14 @@ def test_a_server_that_lets_no_more_in(pg_url: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(psycopg, "connect", connected)
     try:
         with database_in_use(database, release), pytest.raises(StorageBusyError, match="too many clients already"):
-            _ask(database)
+            database.ask(PID)
         database._patience = 30.0
         with database_in_use(database, release):
             threading.Timer(0.05, release.set).start()
-            _ask(database)
+            database.ask(PID)
         database._drop_idle()
         with pytest.raises(StorageBusyError):
-            _ask(database)
+            database.ask(PID)
     finally:
         database.close()
 

@@ -101,19 +101,19 @@ NO_MOMENT = (
 )
 
 
-class OfItem(NamedTuple):
+class AtItem(NamedTuple):
     """The version that brought an item, given its id or, for a call, its call id."""
 
     name: str
 
 
-class Happened(NamedTuple):
+class AtItemTime(NamedTuple):
     """The last version before the first item that is younger than a time; items of an import are older than it."""
 
     time: datetime
 
 
-Address = int | datetime | Moment | Name | OfItem | Happened
+Address = int | datetime | Moment | Name | AtItem | AtItemTime
 
 
 def parse_address(address: int | datetime | str | Moment) -> Address:
@@ -134,9 +134,9 @@ def parse_address(address: int | datetime | str | Moment) -> Address:
     if address.startswith("pos:"):
         return Moment.parse(address.removeprefix("pos:"))
     if address.startswith(ITEM) and address != ITEM:
-        return OfItem(address.removeprefix(ITEM))
+        return AtItem(address.removeprefix(ITEM))
     if address.startswith(HAPPENED):
-        return Happened(_parse_time(address.removeprefix(HAPPENED)))
+        return AtItemTime(_parse_time(address.removeprefix(HAPPENED)))
     if VERSION.fullmatch(address):
         return int(address)
     if address[:1].isalpha():

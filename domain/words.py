@@ -84,7 +84,7 @@ def words_of(text: str) -> str:
     A word is letters, digits and the marks that belong to them, in lower case, without accents, cut after
     WORD_LENGTH_MAX characters. When the different words exceed WORDS_BYTES_MAX bytes, the rest of the text is left out.
     """
-    words = _spread(text).split()
+    words = _folded_text(text).split()
     joined = " ".join(words)
     if _has_long_word(joined):
         words = [word[:WORD_LENGTH_MAX] for word in words]
@@ -103,25 +103,25 @@ def _has_long_word(words: str) -> bool:
     return False
 
 
-def _spread(text: str) -> str:
+def _folded_text(text: str) -> str:
     """Return the text with a blank wherever a word ends."""
     if text.isascii():
         # Half of the time that the methods of `str` take.
         return text.encode().translate(_ASCII).decode()
     # This also replaces compatibility forms: a full-width letter becomes the plain letter, a ligature its letters.
     bare = _ACCENTS.sub("", unicodedata.normalize("NFKD", text).casefold())
-    return unicodedata.normalize("NFKC", bare).translate(_Spreading())
+    return unicodedata.normalize("NFKC", bare).translate(_FoldedCharacters())
 
 
-class _Spreading(dict[int, str | None]):
+class _FoldedCharacters(dict[int, str | None]):
     """The folded form of each character, computed when it is first needed."""
 
     def __missing__(self, code: int) -> str | None:
-        self[code] = becomes = _spread_character(chr(code))
+        self[code] = becomes = _folded_character(chr(code))
         return becomes
 
 
-def _spread_character(char: str) -> str | None:
+def _folded_character(char: str) -> str | None:
     category = unicodedata.category(char)
     if _SELECTORS.match(char) or category == "Me" or (category == "Cf" and char != "\u200b"):
         # Characters that are invisible within a word, or only change its look, do not end it.
@@ -169,9 +169,9 @@ def _place_behind(text: str, words_before: int) -> int:
     low, high = 0, len(text)
     while high - low > 1:
         middle = (low + high) // 2
-        is_within_word = " " not in _spread(text[middle - 1 : middle + 1])
+        is_within_word = " " not in _folded_text(text[middle - 1 : middle + 1])
         # A word that is cut by the middle counts in the second half.
-        count = len(_spread(text[low:middle]).split()) - is_within_word
+        count = len(_folded_text(text[low:middle]).split()) - is_within_word
         if words_before < count:
             high = middle
         else:

@@ -1126,10 +1126,10 @@ class Store:
             NotFoundError: there is no such context or item, or nothing of the user.
             HeldError: a context that must be kept would lose texts.
         """
-        from .trust.erasing import Wanted
+        from .trust.erasing import ErasureRequest
 
         self.flush()
-        wanted = Wanted(why, user, None if context is None else (context,), item)
+        wanted = ErasureRequest(why, user, None if context is None else (context,), item)
         return self._eraser.erase(wanted, dry_run=dry_run, signer=signer)
 
     def hold(self, context: str, *, why: str) -> None:

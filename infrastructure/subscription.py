@@ -39,7 +39,7 @@ WAIT_SECONDS = 0.25
 SKIPPED_STREAMS_MAX = 16
 
 
-class Wanted(NamedTuple):
+class EventFilter(NamedTuple):
     """Events of these kinds of contexts, and of these streams; None means any."""
 
     kinds: frozenset[str] | None
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
         return self.kinds is None or split_stream_id(event.stream)[0] in self.kinds
 
 
-def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> Wanted:
+def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> EventFilter:
     """
     Return the filter for kinds of contexts, and for contexts given as `kind:id`.
 
@@ -68,7 +68,7 @@ def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> Wante
             raise InvalidInputError(
                 f"{stream!r} names no context: write its kind before its id, as in 'chat:support-42'"
             )
-    return Wanted(asked, streams)
+    return EventFilter(asked, streams)
 
 
 class AcknowledgedError(ConcurrencyError):
@@ -138,7 +138,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
 
     __reduce__ = refuse_copy
 
-    def __init__(self, log: LiveLog, *, after: Moment, wanted: Wanted, cursor: Cursor | None) -> None:
+    def __init__(self, log: LiveLog, *, after: Moment, wanted: EventFilter, cursor: Cursor | None) -> None:
         # Each event is asked for when it is handed out: the page may hold others.
         self._log, self._gate = behind_gate(log), gate_of(log)
         self._cursor = cursor

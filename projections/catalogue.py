@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded, Opened
-from ..domain.chat.state.arena import totals_of
+from ..domain.chat.state.item_table import totals_of
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.ids import OF_STORE, split_stream_id
 from ..domain.log.envelope import RecordedEvent

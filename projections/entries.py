@@ -27,7 +27,8 @@ DESCRIPTION_CHARACTERS_MAX = 200
 
 class EntryRow(IntervalRow, frozen=True):
     """
-    An entry of a queue or a pool, or a mark: `type` is branched, merged, restored or cleared, `brought` is `came_with`.
+    An entry of a queue or a pool, or a mark: `type` is branched, merged, restored or cleared, `brought` is
+    `entries_with_mark`.
 
     The `type` of an entry is `text`, `json`, or `module:name` of the class of its content. Its `description` is on one
     line, and cut if it is long; `agent` recorded it. `v0` is 0 if the entry came with a branch or a merge. `v1` is 0
@@ -39,7 +40,7 @@ class EntryRow(IntervalRow, frozen=True):
     description: str = ""
 
 
-class Came(msgspec.Struct, frozen=True, array_like=True):
+class MarkedEntries(msgspec.Struct, frozen=True, array_like=True):
     """
     The entries that came with a mark.
 
@@ -96,9 +97,9 @@ class Entries:
         return left(row, event.version, by.how, by.reason or "")
 
 
-def came_with(row: EntryRow) -> Came:
+def entries_with_mark(row: EntryRow) -> MarkedEntries:
     """Return the entries that came with a mark."""
-    return msgspec.msgpack.decode(row.brought, type=known(Came))
+    return msgspec.msgpack.decode(row.brought, type=known(MarkedEntries))
 
 
 def names_prefix(context: str) -> str:
@@ -133,11 +134,11 @@ def _mark(key: str, event: RecordedEvent) -> EntryRow:
         case VersionNamed(name=name, version=version):
             return msgspec.structs.replace(row, type=NAMED, item=name, v0=version)
         case pool.BranchedEvent(parent=parent, version=version, limit=limit):
-            return bringing(row, BRANCHED, Came(Segment(parent, version), limit))
+            return bringing(row, BRANCHED, MarkedEntries(Segment(parent, version), limit))
         case pool.MergedEvent(taken=taken):
-            return bringing(row, MERGED, Came(items=taken))
+            return bringing(row, MERGED, MarkedEntries(items=taken))
         case pool.RestoredEvent(items=items):
-            return bringing(row, RESTORED, Came(items=items))
+            return bringing(row, RESTORED, MarkedEntries(items=items))
     return msgspec.structs.replace(row, type=CLEARED)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ..domain.chat.events import ITEM_EVENTS
-from ..domain.chat.state.arena import totals_of
+from ..domain.chat.state.item_table import totals_of
 from ..domain.log.envelope import RecordedEvent
 from ..domain.totals import Totals
 from .catalogue import change_of

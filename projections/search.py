@@ -6,7 +6,7 @@ from context to context: forks and merges show items that other contexts recorde
 itself. Also, clearing a context would change every row of it. To learn whether a found item is visible, look at the
 context.
 
-Rows hold words only. The text is in the log, where `passage_of` reads it.
+Rows hold words only. The text is in the log, where `searchable_text_of` reads it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     rank: float
 
 
-class Passage(NamedTuple):
+class SearchableText(NamedTuple):
     """The searchable text of an item: its id, and all its texts."""
 
     item: str
@@ -76,7 +76,7 @@ class Search:
             # Only a long text has to be looked at again as a whole.
             is_short = len(words) * 4 <= WORDS_BYTES_MAX
             return row and msgspec.structs.replace(row, words=words if is_short else words_of(words))
-        passage = passage_of(event.event)
+        passage = searchable_text_of(event.event)
         assert passage is not None
         return SearchedRow(
             key=key,
@@ -88,7 +88,7 @@ class Search:
         )
 
 
-def passage_of(event: Event) -> Passage | None:
+def searchable_text_of(event: Event) -> SearchableText | None:
     """Return the id and the text of the item that an event added; None if it added none."""
     source = _SOURCES.get(type(event))
     item = None if source is None else source.item_of(event)
@@ -103,7 +103,7 @@ def passage_of(event: Event) -> Passage | None:
                 texts.append(_readable(part))
             elif isinstance(part, Content):
                 texts.append(_readable(part.json.decode() if part.text is None else part.text))
-    return Passage(getattr(item, source.name) or "", "\n".join(texts))
+    return SearchableText(getattr(item, source.name) or "", "\n".join(texts))
 
 
 # An item has two or three of the fields, and a search of a large log folds millions of items.

@@ -44,7 +44,7 @@ class ValidityRow(IntervalRow, frozen=True):
     before: str = ""
 
 
-class Brought(msgspec.Struct, frozen=True, array_like=True):
+class CarriedItems(msgspec.Struct, frozen=True, array_like=True):
     """
     The items that came with a fork or a merge.
 
@@ -96,9 +96,9 @@ class Validity:
         return returned(row, event.version) if is_back else _left(row, event)
 
 
-def brought_by(row: ValidityRow) -> Brought:
+def brought_by(row: ValidityRow) -> CarriedItems:
     """Return the items that came with the mark of a fork or a merge."""
-    return msgspec.msgpack.decode(row.brought, type=known(Brought))
+    return msgspec.msgpack.decode(row.brought, type=known(CarriedItems))
 
 
 def _touched(event: Event) -> Iterable[Ref]:
@@ -137,9 +137,9 @@ def _mark(key: str, recorded: chat.Forked | chat.Merged | chat.Cleared, event: R
         case chat.Forked(carried=carried):
             placed = None if carried is None else (chat.Placement(None, carried),)
             parent = Segment(recorded.parent, recorded.version)
-            return bringing(row, FORKED, Brought(parent, placed), recorded.how)
+            return bringing(row, FORKED, CarriedItems(parent, placed), recorded.how)
         case chat.Merged(placed=placed, agent_id=agent):
-            return bringing(row, MERGED, Brought(None, placed, agent), recorded.how)
+            return bringing(row, MERGED, CarriedItems(None, placed, agent), recorded.how)
 
 
 def _left(row: ValidityRow, event: RecordedEvent) -> ValidityRow:

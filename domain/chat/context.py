@@ -32,7 +32,7 @@ from .events import (
     added_item,
 )
 from .item_events import MADE_UP, as_given, content_of, conversion, items_as_given, make_event
-from .merge_source import merge_with, other_as_given, require_chat, require_merge, seen_from
+from .merge_source import merge_source_at, merge_source_identity, merge_with, require_chat, require_merge
 from .roles import ChatRole
 from .rules import commands
 from .rules.calls import find_call, version_before
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
         FunctionCall,
         FunctionCallOutput,
     )
-    from .summarising import SummaryAnswer
+    from .summary_texts import SummaryAnswer
 
 
 Item = TypeVar("Item", bound="ChatItem")
@@ -601,7 +601,7 @@ class ChatContext(ChatView["ChatContext"]):
         if outcome.replayed:
             before, after = self._around(outcome)
         back = before.gone_since(after)
-        return [before.arena.items[ordinal].id for ordinal, _ in before.departed(back)]
+        return [before.item_table.items[ordinal].id for ordinal, _ in before.departed(back)]
 
     def pin(
         self,
@@ -769,8 +769,8 @@ class ChatContext(ChatView["ChatContext"]):
         summarised only once. If `other` is no chat, or `llm` no model, it raises an InvalidInputError; if texts were
         erased while the model wrote, a DecisionRefusedError.
         """
-        from ..erasure.looking import look, require_unerased
-        from .summarising import OTHERS_SUMMARY, render_items, require_model, summary_message
+        from ..erasure.foreign_erasures import look, require_unerased
+        from .summary_texts import OTHERS_SUMMARY, render_items, require_model, summary_message
 
         self._require_writer()
         require_chat(other)
@@ -782,7 +782,7 @@ class ChatContext(ChatView["ChatContext"]):
         self._no_summary = None
 
         def call() -> tuple[object, ...]:
-            return ("merge_with_summary", *other_as_given(other, self._attachment), agent_id)
+            return ("merge_with_summary", *merge_source_identity(other, self._attachment), agent_id)
 
         if not text.strip() or await self._is_repeated(call, idempotency_key):
             return self
@@ -815,8 +815,8 @@ class ChatContext(ChatView["ChatContext"]):
             InvalidInputError: a negative number of turns, no item is to stay, or `llm` is no model.
             DecisionRefusedError: items to be summarised were evicted, or texts were erased, while the model wrote.
         """
-        from ..erasure.looking import look
-        from .summarising import model_name, prior_text, render_items, require_model
+        from ..erasure.foreign_erasures import look
+        from .summary_texts import model_name, prior_text, render_items, require_model
 
         self._require_writer()
         require_model(llm)
@@ -859,7 +859,7 @@ class ChatContext(ChatView["ChatContext"]):
     def _fold_away(
         self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, erasures: int, call: object, key: str | None
     ) -> None:
-        from .summarising import SUMMARY, summary_message
+        from .summary_texts import SUMMARY, summary_message
 
         command = commands.Summarize(
             stream=self._writer.place.stream,
@@ -875,9 +875,9 @@ class ChatContext(ChatView["ChatContext"]):
     def _tell(
         self, other: ChatView[Any], summary: MessageAdded, erasures: int | None, call: object, key: str | None
     ) -> None:
-        with seen_from(self._attachment, self._writer.place, other, key) as (side, left_key):
+        with merge_source_at(self._attachment, self._writer.place, other, key) as (side, left_key):
             self._record(
-                commands.TellOther(side, summary, erasures), call=call, idempotency_key=left_key, catch_up=True
+                commands.AddOtherSummary(side, summary, erasures), call=call, idempotency_key=left_key, catch_up=True
             )
 
     def _merge(
@@ -895,20 +895,20 @@ class ChatContext(ChatView["ChatContext"]):
         require_merge(other, base, rule)
 
         def call() -> tuple[object, ...]:
-            return (f"merge_{how}", *other_as_given(other, self._attachment), base, instructions, rule, agent_id)
+            return (f"merge_{how}", *merge_source_identity(other, self._attachment), base, instructions, rule, agent_id)
 
         if self._writer.repeated(call, idempotency_key):
             return
 
-        def command(side: commands.OtherSide) -> commands.Merge:
+        def command(side: commands.MergeSource) -> commands.Merge:
             about = {"how": how, "instructions": instructions, "rule": rule, "agent_id": agent_id}
             return merge_with(side, self._writer, has_base=base == "auto", **about)
 
-        def brings_something(side: commands.OtherSide) -> bool:
+        def brings_something(side: commands.MergeSource) -> bool:
             return bool(CHAT.decide(command(side), self._writer.state))
 
         place = self._writer.place
-        with seen_from(self._attachment, place, other, idempotency_key, brings_something) as (side, left_key):
+        with merge_source_at(self._attachment, place, other, idempotency_key, brings_something) as (side, left_key):
             self._record(command(side), expected_version, left_key, call=call)
 
     # The past
@@ -992,7 +992,7 @@ class ReadOnlyChatContext(ChatContext):
     """
 
     def __init__(self, items: ChatView[Any] | Sequence[ChatItem] = ()) -> None:
-        from .shown import SeenItems
+        from .item_list import SeenItems
 
         shown = items.context if isinstance(items, SeenItems) else items
         # Plain items get a context of their own, which no other code can change.
@@ -1023,7 +1023,7 @@ async def ask_for_summary(llm: LLM, text: str, *, prior: str | None = None) -> S
 
     An error, also one after part of the answer, or a blank answer gives a `failure` in words and no text.
     """
-    from .summarising import answer_of, summary_prompt
+    from .summary_texts import answer_of, summary_prompt
 
     return await answer_of(llm, ChatContext(summary_prompt(text, prior)))
 

@@ -96,9 +96,9 @@ def _edited(event: chat.EditEvent) -> Change:
     left = left_by(event)
     match event:
         case chat.ItemInserted(item=item):
-            return Change(lambda _: f"before {place_of(event.before)}: {_spoken(item)}", adds_item=True)
+            return Change(lambda _: f"before {place_of(event.before)}: {_spoken_line(item)}", adds_item=True)
         case chat.InstructionsReplaced(item=item, replaced=items):
-            return Change(lambda _: f"in the place of {named(items)}: {_spoken(item)}", left=left, adds_item=True)
+            return Change(lambda _: f"in the place of {named(items)}: {_spoken_line(item)}", left=left, adds_item=True)
         case chat.ItemsEvicted(items=items, how=how, reason=reason):
             by = f"by {how}" if how != "evict" else ""
             return Change(
@@ -124,7 +124,7 @@ def _edited(event: chat.EditEvent) -> Change:
             )
         case chat.Summarized(item=item, folded=items):
             by = f"by {event.model}" if event.model else ""
-            return Change(lambda _: f"{joined([named(items), by])}: {_spoken(item)}", left=left, adds_item=True)
+            return Change(lambda _: f"{joined([named(items), by])}: {_spoken_line(item)}", left=left, adds_item=True)
         case chat.SummaryUndone(items=items):
             return Change(
                 lambda _: f"{named(items)} back in the place of the summary {place_of(event.summary)}",
@@ -145,7 +145,7 @@ def _decided(event: chat.ApprovalRequested | chat.CallApproved | chat.CallReject
     if isinstance(event, chat.CallChanged):
         fact = Fact("approval", new=f"changed {by}", ref=ITSELF, name=event.item.id, reason=event.reason)
         return Change(
-            lambda _: f"{joined([named(event.replaced), by, because(event.reason)])}: {_spoken(event.item)}",
+            lambda _: f"{joined([named(event.replaced), by, because(event.reason)])}: {_spoken_line(event.item)}",
             facts=(fact,),
             left=left_by(event),
             adds_item=True,
@@ -217,7 +217,7 @@ def body_of(item: chat.ChatItemEvent) -> str:
     match item:
         case chat.MessageAdded(parts=parts, incomplete=reason):
             texts = [part if isinstance(part, str) else _image(part) for part in parts]
-            sort = apart_sort(item)
+            sort = source_entry_type(item)
             texts[:0] = [] if sort is None else [f"[{sort}, for its source only]", *_entry_texts(item)]
             return "\n".join(texts if reason is None else [*texts, f"[incomplete: {reason}]"])
         case chat.FunctionCalled(name=name, arguments=arguments):
@@ -234,13 +234,13 @@ def body_of(item: chat.ChatItemEvent) -> str:
             return "\n".join([*texts, *(f"{name}: {_value(value)}" for name, value in settings.items())])
 
 
-def apart_sort(item: chat.ChatItemEvent) -> str | None:
+def source_entry_type(item: chat.ChatItemEvent) -> str | None:
     """Return what an entry that only its source understands is called there, as `reasoning`; None for other items."""
     if not chat.is_apart(item):
         return None
     kept = [_first_part(one) for one in _rest_of(item).values()]
     objects = [*_objects(kept), *_objects(_beside(item))]
-    sorts = [sort for one in objects if (sort := _sort_in(one)) is not None]
+    sorts = [sort for one in objects if (sort := _entry_type_in(one)) is not None]
     # Thinking of Pydantic AI is kept without a word for it, and is the only such entry with a text.
     unnamed = "thinking" if thoughts_of(item) or (isinstance(item, chat.MessageAdded) and item.content) else "entry"
     return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
@@ -262,7 +262,7 @@ def _first_part(kept: Any) -> Any:
     return kept if parts is None else _object(parts).get("0")
 
 
-def _sort_in(kept: dict[str, Any]) -> str | None:
+def _entry_type_in(kept: dict[str, Any]) -> str | None:
     """Return the word of an object for its sort; in a patch it is the text that `is` there now."""
     for name in SORT_FIELDS:
         found = kept.get(name)
@@ -317,7 +317,9 @@ def thoughts_of(item: chat.ChatItemEvent) -> list[str]:
     parts = [*_list(_object(kept.get("google")).get("parts")), *around]
     given = [_object(rest.get("whole") or _object(rest.get("message")).get("set"))]
     given += [_object(_object(_object(one.get("patch")).get("set")).get("additional_kwargs")) for one in _kept_in(rest)]
-    said: list[Any] = [_thought(block) for block in blocks if isinstance(block, dict) and _sort_in(block) in THOUGHTS]
+    said: list[Any] = [
+        _reasoning_text(block) for block in blocks if isinstance(block, dict) and _entry_type_in(block) in THOUGHTS
+    ]
     said += [part.get("text") for part in parts if isinstance(part, dict) and part.get("thought")]
     said += [one.get(name) for one in given for name in ("reasoning_content", "reasoning")]
     return [thought for thought in said if isinstance(thought, str) and thought]
@@ -340,7 +342,7 @@ def _kept_in(rest: dict[str, Any]) -> list[dict[str, Any]]:
     return [kept for kept in rest.values() if isinstance(kept, dict)]
 
 
-def _thought(block: dict[str, Any]) -> str:
+def _reasoning_text(block: dict[str, Any]) -> str:
     said = next((block[name] for name in THOUGHT_FIELDS if isinstance(block.get(name), str)), None)
     if said is not None:
         return str(said)
@@ -356,7 +358,7 @@ def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _spoken(item: chat.ChatItemEvent) -> str:
+def _spoken_line(item: chat.ChatItemEvent) -> str:
     return f"{speaker_of(item)}: {body_of(item)}"
 
 

@@ -49,7 +49,7 @@ class Eviction:
     @cached_property
     def item_ids(self) -> list[str]:
         """The ids of the items that left, in order."""
-        items = self._before.arena.items
+        items = self._before.item_table.items
         return [items[ordinal].id for ordinal in self._before.order() if ordinal in self._leaving]
 
     @property

@@ -15,7 +15,7 @@ from ..context.transaction import current_or_new_transaction, log_within
 from ..errors import InvalidInputError
 from ..spans import Segment
 from .item_events import MADE_UP, as_given
-from .rules.commands import Merge, MergeRule, OtherSide
+from .rules.commands import Merge, MergeRule, MergeSource
 from .rules.decide import CHAT
 from .rules.merging import fork_point
 from .state.fold import ChatState
@@ -25,13 +25,13 @@ from .view import ChatView
 
 
 @contextmanager
-def seen_from(
+def merge_source_at(
     attachment: Attachment,
     place: Place,
     other: ChatView[Any],
     key: str | None,
-    is_wanted: Callable[[OtherSide], bool] = lambda _: True,
-) -> Iterator[tuple[OtherSide, str | None]]:
+    is_wanted: Callable[[MergeSource], bool] = lambda _: True,
+) -> Iterator[tuple[MergeSource, str | None]]:
     """
     Yield the other side of a merge into the chat at a place, and the idempotency key that is left for the merge itself.
 
@@ -81,7 +81,7 @@ def require_merge(other: object, base: str | None, rule: str) -> None:
         raise InvalidInputError(f"on_conflict is {rule!r}: take 'ours', 'theirs' or 'newest'")
 
 
-def other_as_given(other: ChatView[Any], attachment: Attachment) -> tuple[object, ...]:
+def merge_source_identity(other: ChatView[Any], attachment: Attachment) -> tuple[object, ...]:
     """
     Return values that identify the other context, for comparing repeated calls.
 
@@ -92,12 +92,12 @@ def other_as_given(other: ChatView[Any], attachment: Attachment) -> tuple[object
     return other.stream_id, other._version_asked, held
 
 
-def _side(stream: str, state: ChatState) -> OtherSide:
+def _side(stream: str, state: ChatState) -> MergeSource:
     # The version of this state: another thread may have changed the other context since.
-    return OtherSide(stream, state.version, state.items, state.ancestry)
+    return MergeSource(stream, state.version, state.items, state.ancestry)
 
 
-def merge_with(side: OtherSide, writer: Journal[ChatState], *, has_base: bool, **about: Any) -> Merge:
+def merge_with(side: MergeSource, writer: Journal[ChatState], *, has_base: bool, **about: Any) -> Merge:
     """Return the command that merges the other side; with `has_base` from the last version that both share."""
     base = None
     if has_base:

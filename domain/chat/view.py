@@ -13,7 +13,7 @@ from ..context.context import Attachment, Context
 from ..context.journal import Journal
 from ..errors import InvalidInputError, NotFoundError
 from ..frozen import FrozenList
-from ..ids import Happened, OfItem, split_stream_id
+from ..ids import AtItem, AtItemTime, split_stream_id
 from ..log.envelope import RecordedEvent
 from ..log.gate import leaving
 from ..named_events import Resolved, recorded_event
@@ -28,7 +28,7 @@ from .rules.decide import CHAT
 from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
 from .rules.forking import recent_turns as items_of_turns
 from .saved_states import SavedStates
-from .state.fold import ChatState, TakenItem, active_config, fold
+from .state.fold import ChatState, ReferencedItem, active_config, fold
 from .state.loading import last_items
 from .state.sequence import Items, RunningTokens
 from .tokens import DEFAULT, TokenCounter
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     # Imported by the methods that need them: few programs replay, and the models of items need pydantic, which a
     # command does without that shows only what was recorded.
     from .eviction import EvictedItem
+    from .item_list import ShownItems
     from .items import ActiveConfig, ChatItem, ChatMessage
     from .replay import Policy, Replay
-    from .shown import ShownItems
 
 # The class of a fork.
 ForkedChat = TypeVar("ForkedChat")
@@ -77,7 +77,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         """
         shown, source = self._shown, self._source
         if shown is None:
-            from .shown import ShownItems
+            from .item_list import ShownItems
 
             shown = self._shown = ShownItems()
         return shown.of(source.state.items, self, source.journal.log)
@@ -118,7 +118,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
 
     def _item(self, ordinal: int) -> ChatItem:
         items = self._state.items
-        item: ChatItem = conversion().item_of(items.arena.items[ordinal], items.arrival(ordinal))
+        item: ChatItem = conversion().item_of(items.item_table.items[ordinal], items.arrival(ordinal))
         return item
 
     def _public_of(self, items: Sequence[ChatItemEvent]) -> Callable[[ChatItemEvent], ChatItem]:
@@ -126,14 +126,14 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         ordinals = dict(zip(map(id, items), self._state.items.order(), strict=True))
         return lambda item: self._item(ordinals[id(item)])
 
-    def _find(self, address: OfItem | Happened) -> int | None:
+    def _find(self, address: AtItem | AtItemTime) -> int | None:
         """Return the version that brought an item, or the last one before an item that is younger than a time."""
         self._source.settled()
         items = self._source.live.state.items
-        if isinstance(address, OfItem):
+        if isinstance(address, AtItem):
             ordinal = items.named(address.name)
             return None if ordinal is None else items.arrival(ordinal)
-        younger = items.arena.first_younger(address.time.timestamp(), items.reach)
+        younger = items.item_table.first_younger(address.time.timestamp(), items.reach)
         if younger == items.reach:
             return self._source.live.version
         if younger and items.lineage and items.arrival(younger) == 1:
@@ -153,7 +153,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
     def pinned_ids(self) -> list[str]:
         """Return the ids of the items that no policy may evict, in order."""
         items = self._state.items
-        return [items.arena.items[ordinal].id for ordinal in items.order() if items.is_pinned(ordinal)]
+        return [items.item_table.items[ordinal].id for ordinal in items.order() if items.is_pinned(ordinal)]
 
     def tail(self, count: int) -> list[ChatItem]:
         """
@@ -390,7 +390,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         Raises:
             InvalidInputError: `recent_turns` is less than 1, or as for `fork`.
         """
-        from ..erasure.looking import made_unerased
+        from ..erasure.foreign_erasures import made_unerased
 
         names, system = tool_names(tools), self._attachment.system
         call = ("fork_filtered", recent_turns, names, agent)
@@ -483,7 +483,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         parent: Parent,
         context_id: str | None,
         key: str | None,
-        forked: Forked | Resolved[TakenItem],
+        forked: Forked | Resolved[ReferencedItem],
         call: tuple[object, ...],
         messages: Iterable[ChatItemEvent] = (),
         erasures: int | None = None,

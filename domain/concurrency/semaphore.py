@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from .locks import renew_in_child, synchronized
-from .threads import running_loop, wake, woken
+from .threads import running_loop, wait_while_checking, wake
 
 if TYPE_CHECKING:
     import asyncio
@@ -50,7 +50,7 @@ class Semaphore:
         ticket = running_loop().create_future()
         if not self._enter(ticket):
             try:
-                await woken(ticket, self._look)
+                await wait_while_checking(ticket, self._look)
             except BaseException:
                 # It may have got the place in the moment when it stopped waiting.
                 self._leave(ticket)
@@ -60,7 +60,7 @@ class Semaphore:
     @synchronized
     def _enter(self, ticket: asyncio.Future[None]) -> bool:
         """Return whether there is a place at once; else the ticket waits behind the others."""
-        self._let_in()
+        self._admit_waiting()
         if len(self._taken) < self.count:
             self._taken.add(ticket)
             return True
@@ -72,13 +72,13 @@ class Semaphore:
         self._taken.discard(ticket)
         if ticket in self._waiting:
             self._waiting.remove(ticket)
-        self._let_in()
+        self._admit_waiting()
 
     @synchronized
     def _look(self) -> None:
-        self._let_in()
+        self._admit_waiting()
 
-    def _let_in(self) -> None:
+    def _admit_waiting(self) -> None:
         # A task whose loop was closed will never free its place.
         self._taken = {ticket for ticket in self._taken if not ticket.get_loop().is_closed()}
         while self._waiting and len(self._taken) < self.count:

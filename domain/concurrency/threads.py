@@ -244,7 +244,7 @@ class _Call(Generic[T]):
         return self._result[0]
 
 
-async def woken(waiting: asyncio.Future[None], look: Callable[[], object]) -> None:
+async def wait_while_checking(waiting: asyncio.Future[None], look: Callable[[], object]) -> None:
     """Wait until a future is settled, and call `look` now and then: a task whose loop was closed settles none."""
     import asyncio
 

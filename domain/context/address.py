@@ -11,11 +11,11 @@ from datetime import datetime
 from typing import NamedTuple
 
 from ..errors import InvalidInputError, NotFoundError
-from ..ids import Address, Happened, OfItem, microseconds, parse_address
+from ..ids import Address, AtItem, AtItemTime, microseconds, parse_address
 from ..log.ports import Log
 from ..positions import Moment
 
-Find = Callable[[OfItem | Happened], int | None]
+Find = Callable[[AtItem | AtItemTime], int | None]
 
 
 class Reference(NamedTuple):
@@ -95,7 +95,7 @@ def resolve_version(
     given: Mapping[str, int] = names() if isinstance(parsed, str) else {}
     if isinstance(parsed, str) and parsed in given:
         return given[parsed]
-    wanted = OfItem(parsed) if isinstance(parsed, str) else parsed
+    wanted = AtItem(parsed) if isinstance(parsed, str) else parsed
     found = None if find is None else find(wanted)
     if found is not None:
         return found

@@ -62,10 +62,10 @@ def _matched(olds: Sequence[Hashable], news: Sequence[Hashable]) -> Iterator[Pai
     # The best match of long lists can take a time that grows with the cube of their length. So what occurs once in each
     # of them divides them into pieces, which are short unless somebody wrote them to be slow.
     starts = (0, 0)
-    for pair in [*_rising(_once(olds), _once(news)), (len(olds), len(news))]:
+    for pair in [*_longest_common_order(_unique_places(olds), _unique_places(news)), (len(olds), len(news))]:
         left, right = olds[starts[0] : pair[0]], news[starts[1] : pair[1]]
         is_short = max(len(left), len(right)) <= MATCHED_MAX
-        found = _best_matched(left, right) if is_short else _rising(_numbered(left), _numbered(right))
+        found = _best_matched(left, right) if is_short else _longest_common_order(_numbered(left), _numbered(right))
         yield from ((starts[0] + old, starts[1] + new) for old, new in found)
         if pair[0] < len(olds):
             yield pair
@@ -77,7 +77,7 @@ def _best_matched(olds: Sequence[Hashable], news: Sequence[Hashable]) -> Iterato
         yield from ((block.a + step, block.b + step) for step in range(block.size))
 
 
-def _once(contents: Sequence[Hashable]) -> dict[Hashable, int]:
+def _unique_places(contents: Sequence[Hashable]) -> dict[Hashable, int]:
     """Return the places of the contents that stand once in a list."""
     counts = Counter(contents)
     return {content: place for place, content in enumerate(contents) if counts[content] == 1}
@@ -93,7 +93,7 @@ def _numbered(contents: Sequence[Hashable]) -> dict[Hashable, int]:
     return places
 
 
-def _rising(olds: Mapping[Hashable, int], news: Mapping[Hashable, int]) -> list[Pair]:
+def _longest_common_order(olds: Mapping[Hashable, int], news: Mapping[Hashable, int]) -> list[Pair]:
     """Return as many places of equal keys as can be in the same order in both lists."""
     pairs = [(place, news[key]) for key, place in olds.items() if key in news]
     # By the length of a chain: the place where the one that ends first does so, and the number of its last pair.

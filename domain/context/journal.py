@@ -34,7 +34,7 @@ from ..log.ports import ANY_VERSION, Log, NewEvents, Receipt, StreamEnd, require
 from ..named_events import Resolved
 from .decider import trusted
 from .folded_stream import Durability, FoldedStream, Place
-from .outbox import Outbox, let_go_of_settled, require_sizes
+from .outbox import Outbox, remove_settled, require_sizes
 from .transaction import Call, Transaction, current_transaction, is_of_no_call
 
 S = TypeVar("S")
@@ -349,7 +349,7 @@ class Journal(FoldedStream[S]):
         erasures = _erasures_of(command)
         if erasures is None:
             return ()
-        from ..erasure.looking import unerased_since
+        from ..erasure.foreign_erasures import unerased_since
 
         return unerased_since(self.log, erasures)
 
@@ -457,7 +457,7 @@ class Journal(FoldedStream[S]):
         is_first = self not in self.unflushed
         self._outbox.put(new, lambda: self.unflushed.add(self))
         if is_first and len(self.unflushed) % SETTLED_KEPT_MAX == 0:
-            let_go_of_settled(self.unflushed)
+            remove_settled(self.unflushed)
         self._advance(decided)
         self._is_unsettled = False
         if isinstance(self._outbox.failure, StorageClosedError):

@@ -186,7 +186,7 @@ def require_sizes(events: Sequence[Event]) -> None:
         require_payload_size(payload)
 
 
-def let_go_of_settled(unflushed: set[Any]) -> None:
+def remove_settled(unflushed: set[Any]) -> None:
     """Remove journals whose events are all on disk: their owner may have released them and will never flush."""
     for journal in list(unflushed):
         journal._outbox.forget_if_settled(partial(unflushed.discard, journal))

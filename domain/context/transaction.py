@@ -196,7 +196,7 @@ class Transaction:
         """Return the events to record, by stream, each with the version behind which they come."""
         return {stream: (part.first.expected_version, self.events_of(stream)) for stream, part in self._parts.items()}
 
-    def put_behind(self, stream: str, others: Iterable[str]) -> None:
+    def record_after(self, stream: str, others: Iterable[str]) -> None:
         """Record the events of a stream behind those of others, whose events they change; no two may do so mutually."""
         self._before_it.setdefault(stream, set()).update(others)
 

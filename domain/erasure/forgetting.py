@@ -11,28 +11,28 @@ from typing import Protocol, TypeVar
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
 
-class Forgetful(Protocol):
+class CachesEvents(Protocol):
     """An object that remembers events of a log."""
 
     def _forget_erased(self) -> None:
         """Drop what is remembered of events and can be read again."""
 
 
-class Remembering(Protocol):
+class CachedFunction(Protocol):
     """A function with an `lru_cache`."""
 
     def cache_clear(self) -> None:
         """Drop what is remembered."""
 
 
-Function = TypeVar("Function", bound=Remembering)
+Function = TypeVar("Function", bound=CachedFunction)
 # They do not know from which log a text is: an erasure in any log clears them.
-_FUNCTIONS: list[Remembering] = []
+_FUNCTIONS: list[CachedFunction] = []
 # By log, and by the id of each object: some of them define their own comparison. Each is held weakly.
-_WATCHED: WeakKeyDictionary[object, WeakValueDictionary[int, Forgetful]] = WeakKeyDictionary()
+_WATCHED: WeakKeyDictionary[object, WeakValueDictionary[int, CachesEvents]] = WeakKeyDictionary()
 
 
-def watch(log: object, remembering: Forgetful) -> None:
+def watch(log: object, remembering: CachesEvents) -> None:
     """Call `_forget_erased` of an object at each erasure in a log, as long as both live."""
     below = log_below(log)
     watched = _WATCHED.get(below)

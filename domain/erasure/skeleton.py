@@ -86,7 +86,7 @@ def persons_skeleton(event: Event, mask: Mask) -> Event:
     """Return an event without the name of the mask's user; the event itself where it does not name the user."""
     if mask.user is None:
         return event
-    rules = ((name, rule) for name, rule in _rules_of(type(event)).items() if rule in (_person, _owner))
+    rules = ((name, rule) for name, rule in _rules_of(type(event)).items() if rule in (_masked_user, _owner))
     return _changed(event, **{name: rule(getattr(event, name), mask) for name, rule in rules})
 
 
@@ -125,7 +125,7 @@ def _no_json(_: object, __: Mask) -> bytes:
     return b""
 
 
-def _person(value: str | None, mask: Mask) -> str | None:
+def _masked_user(value: str | None, mask: Mask) -> str | None:
     return mask.person(value)
 
 
@@ -293,15 +293,15 @@ _FIELDS: dict[type, dict[str, Rule]] = {
     chat.ItemInserted: {"item": _item},
     chat.InstructionsReplaced: {"item": _item},
     chat.Summarized: {"item": _item},
-    chat.CallChanged: {"item": _item, "by": _person, **_REASON},
+    chat.CallChanged: {"item": _item, "by": _masked_user, **_REASON},
     chat.ItemsEvicted: _REASON,
     chat.ItemsRestored: _REASON,
     chat.ItemsPinned: _REASON,
     chat.ItemsUnpinned: _REASON,
     chat.Cleared: _REASON,
-    chat.ApprovalRequested: {"by": _person, **_REASON},
-    chat.CallApproved: {"by": _person, **_REASON},
-    chat.CallRejected: {"by": _person, **_REASON},
+    chat.ApprovalRequested: {"by": _masked_user, **_REASON},
+    chat.CallApproved: {"by": _masked_user, **_REASON},
+    chat.CallRejected: {"by": _masked_user, **_REASON},
     chat.Forked: {**_OWNER, "config": _item},
     pool.OpenedEvent: _OWNER,
     pool.BranchedEvent: _OWNER,

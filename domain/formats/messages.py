@@ -73,7 +73,7 @@ def _has_source(part: Mapping[str, Any]) -> bool:
     return part.get("type") in SOURCED_BLOCKS and isinstance(part.get("source"), dict)
 
 
-class Given(NamedTuple):
+class GivenMessages(NamedTuple):
     """Messages as a caller gave them, as plain data or items; their places in the argument, and the system text."""
 
     messages: list[Any]
@@ -91,7 +91,7 @@ class Given(NamedTuple):
         return [*said, self.system]
 
 
-def messages_given(messages: Any, system: Any) -> Given:
+def messages_given(messages: Any, system: Any) -> GivenMessages:
     """
     Return the messages of an argument: a list, one message, a request or an answer with its messages in a field.
 
@@ -117,7 +117,7 @@ def messages_given(messages: Any, system: Any) -> Given:
         raise InvalidInputError(f"messages: found {json_kind_of(messages)}, expected a list of messages")
     found = [one for index, message in enumerate(messages) for one in _spread(message, f"messages[{index}]")]
     places, used = [place for place, _, _ in found], [used for _, _, used in found]
-    return Given([message for _, message, _ in found], places, used, as_plain_data(system))
+    return GivenMessages([message for _, message, _ in found], places, used, as_plain_data(system))
 
 
 def _used(answer: Any) -> dict[str, Any] | None:
@@ -216,7 +216,7 @@ def _call_of_langchain(call: Mapping[str, Any], where: str, number: int) -> dict
     }
 
 
-def items_of(given: Given, held: Items, *, system_clock: System) -> list[ChatItemEvent]:
+def items_of(given: GivenMessages, held: Items, *, system_clock: System) -> list[ChatItemEvent]:
     """
     Return the items of messages; `held` are the items before them, whose calls give outputs their names.
 
@@ -270,7 +270,7 @@ READERS: dict[Dialect, Callable[..., list[ChatItemEvent]]] = {
 }
 
 
-def _dialects(given: Given) -> list[Dialect]:
+def _dialects(given: GivenMessages) -> list[Dialect]:
     """Return the dialect of each message; a message that fits several has that of the message before, or after, it."""
     found: list[Dialect | None] = []
     for message, where in zip(given.messages, given.places, strict=True):
@@ -303,5 +303,5 @@ def named_outputs(items: Sequence[ChatItemEvent], held: Items) -> list[ChatItemE
 
 
 def _called_before(call_id: str, held: Items) -> str:
-    found = (held.arena.items[ordinal] for ordinal in reversed(held.arena.with_call_id(call_id, held.reach)))
+    found = (held.item_table.items[ordinal] for ordinal in reversed(held.item_table.with_call_id(call_id, held.reach)))
     return next((item.name for item in found if isinstance(item, FunctionCalled)), "")

@@ -33,7 +33,7 @@ _JSON = msgspec.json.Decoder()
 MALFORMED = "its data URL is malformed"
 
 
-class Placed(msgspec.Struct, frozen=True):
+class PlacedInstructions(msgspec.Struct, frozen=True):
     """
     `text` is sent at the item `place`, or in front if `place` is None; all other instructions are left out.
 
@@ -45,16 +45,16 @@ class Placed(msgspec.Struct, frozen=True):
     as_recorded: bool
 
 
-def place_instructions(items: Sequence[chat.ChatItemEvent]) -> Placed:
+def place_instructions(items: Sequence[chat.ChatItemEvent]) -> PlacedInstructions:
     """Return which instructions are sent, and where."""
     bearing = [index for index, item in enumerate(items) if _bears(item)]
     text = active_config(items[index] for index in bearing).instructions
     spoken = [index for index in bearing if type(items[index]) is chat.MessageAdded]
     if not spoken:
-        return Placed(text=text, place=None, as_recorded=False)
+        return PlacedInstructions(text=text, place=None, as_recorded=False)
     is_in_force = active_config([items[spoken[-1]]]).instructions == text
     is_alone = len(bearing) == 1
-    return Placed(
+    return PlacedInstructions(
         text=text,
         place=spoken[0],
         as_recorded=is_in_force and (is_alone or _is_imported(items, bearing)),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Standing:
+class ProviderStates:
     """
     The state of each provider in a list.
 
@@ -136,7 +136,7 @@ class FallbackLLM(LLM):
         if not providers:
             raise InvalidInputError("LLM requires at least one provider")
         self.providers = list(providers)
-        self._standing = Standing(
+        self._standing = ProviderStates(
             len(self.providers),
             rest_seconds=temporary_disable_sec,
             attempts_allowed=permanent_disable_after_attempts,

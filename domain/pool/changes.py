@@ -151,14 +151,14 @@ class Change:
         """Call the hooks that follow the change."""
 
 
-class Coming(NamedTuple):
+class ItemToAdd(NamedTuple):
     """An item to be added, and the event that lets hooks see it in the container."""
 
     item: ContextItem[Any]
     event: Completed
 
 
-async def announce_coming(container: Owner, stage: Stage, coming: Sequence[Coming]) -> None:
+async def announce_coming(container: Owner, stage: Stage, coming: Sequence[ItemToAdd]) -> None:
     """Call a container's hooks for items before they are added, and for each item that leaves to make room."""
     if container.has_hooks("BEFORE_APPEND"):
         # The list is made only if a hook takes it, because it costs time for each item in the queue.
@@ -185,7 +185,7 @@ async def fire_with_item(container: Owner, name: str, held: Held | None) -> None
         await container.fire(name, container, held.item)
 
 
-class Bringing(Change):
+class AddingChange(Change):
     """A change that brings items: those that came, and all that are there afterwards."""
 
     asked: tuple[str, ...] = COMING
@@ -208,10 +208,10 @@ class Bringing(Change):
             await container.fire(name, container, item)
 
 
-def coming_back(container: Owner, held: Held) -> Coming:
+def item_to_restore(container: Owner, held: Held) -> ItemToAdd:
     """Return an item that is in the log already, and the event with which it comes."""
     restored = container.kind.restored(items=spans_of([held.ref]), change=held.totals)
-    return Coming(held.item, Resolved(restored, (held,)))
+    return ItemToAdd(held.item, Resolved(restored, (held,)))
 
 
 class Clearing(Change):
@@ -256,7 +256,7 @@ class Evicting(Change):
         await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
 
 
-class Restoring(Bringing):
+class Restoring(AddingChange):
     """Restore items that had left."""
 
     catches_up = False
@@ -274,7 +274,7 @@ class Restoring(Bringing):
         return Restore(tuple(self._items))
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        await announce_coming(container, stage, [coming_back(container, held) for held in self._items])
+        await announce_coming(container, stage, [item_to_restore(container, held) for held in self._items])
 
 
 class ChangingSettings(Change):
@@ -300,7 +300,7 @@ class ChangingSettings(Change):
         await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])
 
 
-class Adding(Bringing):
+class Adding(AddingChange):
     """Add items."""
 
     def __init__(self, items: Sequence[ContextItem[Any]], events: Sequence[AddedEvent]) -> None:
@@ -312,7 +312,7 @@ class Adding(Bringing):
         return Add(tuple(self._events))
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        coming = [Coming(item, event) for item, event in zip(self._items, self._events, strict=True)]
+        coming = [ItemToAdd(item, event) for item, event in zip(self._items, self._events, strict=True)]
         await announce_coming(container, stage, coming)
 
 

@@ -158,10 +158,10 @@ def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(sorted(require_unicode(tag, "a tag") for tag in given))
 
 
-class HooksShown:
+class ViewHooks:
     """The hooks of a view, those of the container that it shows. A changeable container hides this attribute."""
 
-    def __get__(self, container: Container[Any] | None, _kind: object) -> HooksShown | FrozenList[Hook]:
+    def __get__(self, container: Container[Any] | None, _kind: object) -> ViewHooks | FrozenList[Hook]:
         return self if container is None else FrozenList(vars(container._shows)["hooks"])
 
 
@@ -171,7 +171,7 @@ class Container(Context[ContainerState], Generic[T]):
     kind: ClassVar[Kind]
     decider: ClassVar[Decider[ContainerState]]
     hook_types: ClassVar[type[Enum]]
-    hooks: list[Hook] = HooksShown()  # type: ignore[assignment]  # hidden by an attribute, but in views
+    hooks: list[Hook] = ViewHooks()  # type: ignore[assignment]  # hidden by an attribute, but in views
 
     def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
         """Begin a detached container, with its own log in memory."""

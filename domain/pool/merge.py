@@ -23,14 +23,14 @@ from ..context.children import begin_child
 from ..context.context import Attachment
 from ..context.journal import Journal
 from ..context.transaction import AsyncTransaction, current_or_new_transaction, log_within
-from ..erasure.looking import look
+from ..erasure.foreign_erasures import look
 from ..errors import InvalidInputError
 from ..log.gate import behind_gate
 from ..log.ports import Log, NewEvents
 from ..named_events import EventSource, Resolved
 from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
-from .changes import COMING, Bringing, Coming, Owner, Stage, announce_coming, coming_back, fire_with_item
+from .changes import COMING, AddingChange, ItemToAdd, Owner, Stage, announce_coming, fire_with_item, item_to_restore
 from .container import Container
 from .events import AddedEvent, BranchedEvent, PoolConflictResolved, RestoredEvent
 from .items import ContextItem, Held
@@ -254,7 +254,7 @@ async def _adopt_and_merge(
     await change.tell(container)
 
 
-class Merging(Bringing):
+class Merging(AddingChange):
     """Add the items of the other side, and remove those that the other side removed."""
 
     asked = (*COMING, "BEFORE_REMOVE")
@@ -315,8 +315,8 @@ class Merging(Bringing):
         for held in self._dropped:
             await fire_with_item(container, "BEFORE_REMOVE", held)
             stage.see(container.kind.evicted(items=spans_of([held.ref]), reason="merge", change=-held.totals))
-        coming = [coming_back(container, held) for held in self._merge.taken]
-        coming += [Coming(Held(Ref(0), made).item, made) for made in self._merge.made]
+        coming = [item_to_restore(container, held) for held in self._merge.taken]
+        coming += [ItemToAdd(Held(Ref(0), made).item, made) for made in self._merge.made]
         if coming:
             await announce_coming(container, stage, coming)
 

@@ -63,7 +63,8 @@ class Clear(msgspec.Struct, frozen=True):
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
     """
     Add the items of another container and drop those that it removed. `conflicts` were resolved; `made` are items that
-    a function returned for both sides, of texts that were read at this version of the `erasures` (`erasure.looking`).
+    a function returned for both sides, of texts that were read at this version of the `erasures`
+    (`erasure.foreign_erasures`).
     """
 
     source: str

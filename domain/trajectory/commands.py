@@ -107,7 +107,8 @@ class WritePortrait(msgspec.Struct, frozen=True):
     """
     Record a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`.
 
-    `erasures` is the version of the erasures (`erasure.looking`) at which the texts were read of which it was made.
+    `erasures` is the version of the erasures (`erasure.foreign_erasures`) at which the texts were read of which it was
+    made.
     """
 
     node: Ref

@@ -191,7 +191,7 @@ class PortraitAnswer(NamedTuple):
     failure: str | None = None
 
 
-class Asking(NamedTuple):
+class DescriptionModel(NamedTuple):
     """The model to ask, the name that is recorded, and the number of attempts for one node."""
 
     portrayer: Portrayer
@@ -215,7 +215,7 @@ class Asking(NamedTuple):
             return _no_answer(str(error))
 
 
-def asking_of(portrayer: object, model: str | None, attempts_max: int) -> Asking:
+def asking_of(portrayer: object, model: str | None, attempts_max: int) -> DescriptionModel:
     """
     Return how to ask a model; the model's own name is used where no name is given.
 
@@ -228,7 +228,7 @@ def asking_of(portrayer: object, model: str | None, attempts_max: int) -> Asking
         raise InvalidInputError(f"model is {model!r}: it is a name, or left out")
     own = getattr(portrayer, "model", None)
     name = own if model is None and isinstance(own, str) else model
-    return Asking(portrayer, require_unicode(name, "the name of the model") if name else None, attempts_max)
+    return DescriptionModel(portrayer, require_unicode(name, "the name of the model") if name else None, attempts_max)
 
 
 async def _ask(portrayer: Portrayer, question: str) -> object:

@@ -42,7 +42,7 @@ from .history import (
 )
 from .identity import RunId, flush_streams, is_run_id, run_id_of
 from .nodes import DATA, BaseIR, RunStateError, node_name
-from .prompts import Asking, Portrayer, asking_of, portrait_question
+from .prompts import DescriptionModel, Portrayer, asking_of, portrait_question
 from .rules import is_undescribed, require_queue
 from .state import Edge, RunState, past_rounds
 from .trajectory import Trajectory
@@ -90,7 +90,7 @@ class Run(Context[RunState]):
     # The steps that `init_todolist` uses by default; they can be set for one run.
     pre_workflow: Sequence[str | Mapping[str, Any]] = ()
     post_workflow: Sequence[str | Mapping[str, Any]] = ()
-    _asking: Asking | None = None
+    _asking: DescriptionModel | None = None
     # The graph of a state, also by names, made once for each state.
     _seen: tuple[RunState, RunGraph] | None
     _shown: tuple[RunState, Trajectory] | None
@@ -264,7 +264,7 @@ class Run(Context[RunState]):
 
         Unlike that of a summary, the append does not compare their version: all runs would wait for one slice.
         """
-        from ..erasure.looking import look
+        from ..erasure.foreign_erasures import look
 
         look(self._journal.log)
 
@@ -355,7 +355,7 @@ class Run(Context[RunState]):
             if event.rounds != self._state.pins:
                 if (current := current_transaction(self._journal.log)) is not None:
                     # A change of a node of theirs must follow the event that registered it.
-                    current.put_behind(self.stream_id, [one.stream for one in event.rounds])
+                    current.record_after(self.stream_id, [one.stream for one in event.rounds])
                 past = past_rounds(log_within(self._journal.log), event.rounds)
                 # It does not count as a call of its own: if nothing has changed, nothing is recorded.
                 self._record(commands.RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
@@ -581,7 +581,7 @@ class Run(Context[RunState]):
         """
         return list(map(self._graph.name_of, self._portraits.wait_here(timeout)))
 
-    async def _portray(self, ref: Ref, *, asking: Asking) -> None:
+    async def _portray(self, ref: Ref, *, asking: DescriptionModel) -> None:
         actor = asking.model or NAMELESS
         # After its store is closed, the portrait cannot be recorded, so the error is ignored.
         with suppress(StorageClosedError):
@@ -601,9 +601,9 @@ class Run(Context[RunState]):
         versions = [number for number, event in since if isinstance(event, PortraitRequested) and event.node == ref]
         return f"{self.stream_id}@{versions[-1]}"
 
-    async def _describe(self, ref: Ref, asking: Asking) -> None:
+    async def _describe(self, ref: Ref, asking: DescriptionModel) -> None:
         """Ask until there is an answer, or the node needs none any more."""
-        from ..erasure.looking import erased_since, look
+        from ..erasure.foreign_erasures import erased_since, look
 
         for attempt in range(asking.attempts_max):
             await _pause(attempt)

@@ -21,8 +21,8 @@ from ..store import Store
 from ..views.answer_shapes import change_shape, view_changes
 from . import args
 from .completion import named_contexts, offered_items
+from .damaged_log import IsAfter
 from .lines import print_events, summary_of, text_with_role, view_in
-from .readable import Later
 from .render import cut, is_cut_short, json_text, one_line, paged, print_json_list, prints_json
 
 PLACES_SHOWN_MAX = 10
@@ -136,7 +136,9 @@ def command(
     _check(subject, item, where)
     if isinstance(subject, str):
         name = subject
-        found, is_later = args.summed_up(lambda store: (changes_of(store, name, attribute, where), Later(store, after)))
+        found, is_later = args.summed_up(
+            lambda store: (changes_of(store, name, attribute, where), IsAfter(store, after))
+        )
         changes = iter(found if who is None else of_actor(found, who, subject))
         _print(filter(lambda change: is_later(change.recorded), changes))
         return
@@ -145,7 +147,7 @@ def command(
         changes = view_changes(view, item, attribute)
         if who is not None:
             changes = iter(of_actor(changes, who, view.stream))
-        is_later = Later(store, after)
+        is_later = IsAfter(store, after)
         _print(filter(lambda change: is_later(change.recorded), changes))
 
 

@@ -24,7 +24,7 @@ from ..views.changes import after, forked_shape, merged_shape
 from . import args
 from .changes import report
 from .completion import context_and_moment, named_contexts, reference_argument
-from .containers import changed, container_in, items_in, made_room, named_shapes, of_room, past_container
+from .containers import changed, container_in, evicted_for_room, items_in, named_shapes, past_container, room_note
 from .render import note, one_line
 
 FORKED = ("chat", "queue", "pool")
@@ -126,7 +126,7 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     conflicts = [event for event in events if isinstance(event, PoolConflictResolved)]
     taken = items_in(target, [span for one in merged for span in one.taken])
     dropped = items_in(target, [span for one in merged for span in one.dropped])
-    evicted, tokens = made_room(target, events), total_of(taken).tokens
+    evicted, tokens = evicted_for_room(target, events), total_of(taken).tokens
     shape = {
         "source": {"context": source.id, "version": source.version},
         "how": "full",
@@ -138,7 +138,7 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     }
     said = f"{counted(len(taken), 'item')} taken from {one_line(source.id)}@{source.version}, about {tokens:,} tokens"
     said += f"; {counted(len(dropped), 'item')} dropped" if dropped else ""
-    report(target, said + of_room(evicted), shape)
+    report(target, said + room_note(evicted), shape)
     if not merged:
         _note_nothing_new(target.stream_id)
     for one in conflicts:

@@ -60,7 +60,7 @@ POOL_SHOW_HELP = """
 """
 
 
-class _Quiet(Change):
+class _WithoutHooks(Change):
     """A change without hooks: no hook is called before or after it."""
 
     def __init__(self, prepare: Callable[[ContainerState], Command]) -> None:
@@ -91,7 +91,7 @@ def changed(container: Container[Any], prepare: Callable[[ContainerState], Comma
 
     If another writer comes first, `prepare` is called again with the new state.
     """
-    return asyncio.run(container.change(_Quiet(prepare), None, None)).events
+    return asyncio.run(container.change(_WithoutHooks(prepare), None, None)).events
 
 
 def named_items(stream: str, held: Mapping[Ref, Held], names: Iterable[str], way_out: str) -> list[Held]:
@@ -118,7 +118,7 @@ def items_in(container: Container[Any], spans: Iterable[Span]) -> list[Held]:
     return [Held(ref, found[ref].event) for ref in refs]
 
 
-def made_room(container: Container[Any], events: Iterable[Event]) -> list[Held]:
+def evicted_for_room(container: Container[Any], events: Iterable[Event]) -> list[Held]:
     """Return the items that these events evicted to make room."""
     return items_in(container, [span for event in events if isinstance(event, EvictedEvent) for span in event.items])
 
@@ -128,7 +128,7 @@ def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:
     return [named_shape(held.ref, stream, held.event.id) for held in items]
 
 
-def of_room(evicted: Sized) -> str:
+def room_note(evicted: Sized) -> str:
     """Return what the line about a change adds for items that left to make room."""
     return f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
 
@@ -165,7 +165,7 @@ def add_to(store: Store, name: str, kind: str, item: ContextItem[Any], *, create
     with store.transaction() if is_new else nullcontext():
         container = container_for(store, name, kind, create=create, limit=limit)
         events = changed(container, lambda _: Add((container.added_event(item),)))
-    stream, event, evicted = container.stream_id, events[-1], made_room(container, events)
+    stream, event, evicted = container.stream_id, events[-1], evicted_for_room(container, events)
     old = event.old if isinstance(event, PoolReplaced) else None
     shape = {
         "item": named_shape(Ref(container.version), stream, item.id),
@@ -174,7 +174,7 @@ def add_to(store: Store, name: str, kind: str, item: ContextItem[Any], *, create
     }
     what = "1 item" if item.id is None else one_line(item.id)
     said = f"{what} added" if old is None else f"{what} added, in the place of {source_of(old.stream, old.version)}"
-    report(container, said + of_room(evicted), shape)
+    report(container, said + room_note(evicted), shape)
 
 
 def remove_command(kind: str, *, items_named: str) -> click.Command:
@@ -246,14 +246,14 @@ def restore_command(kind: str, *, items_named: str) -> click.Command:
             events = complete(store.log, store.log.read_events(stream, until=container.version))
             left = {ref: Held(ref, one.held.event) for ref, one in Departures(stream, events).gone().items()}
             back = named_items(stream, left, items, way_out)
-            evicted = made_room(container, changed(container, lambda _: Restore(tuple(back))))
+            evicted = evicted_for_room(container, changed(container, lambda _: Restore(tuple(back))))
             shape = {
                 "items": named_shapes(back, stream),
                 "tokens": total_of(back).tokens,
                 "evicted": named_shapes(evicted, stream),
             }
             said = f"{counted(len(back), 'item')} restored, about {total_of(back).tokens:,} tokens"
-            report(container, said + of_room(evicted), shape)
+            report(container, said + room_note(evicted), shape)
 
     return command
 

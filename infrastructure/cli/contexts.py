@@ -23,7 +23,7 @@ from ..space import space_of
 from ..views.answer_shapes import usage_shape
 from ..views.shapes import context_shape
 from . import args
-from .readable import rows_of
+from .damaged_log import rows_of
 from .render import (
     aligned,
     cut,

@@ -26,7 +26,7 @@ from .render import (
     terminal_width,
     wrapped,
 )
-from .runs import Wanted, run_at, wanted_runs
+from .runs import RunAddress, run_at, wanted_runs
 
 HEADINGS = ("", "ROUND", "AT", "NODE", "LEADS TO")
 POINTER = "*"
@@ -141,7 +141,7 @@ def command(
     With --as json, or --json: node-link JSON, as networkx reads it: {directed, multigraph, graph: {root, initial,
     pointers}, nodes: [{id, node_type, run_id, description, ...}], edges: [{source, target, edge_type, relationship}]}.
     """
-    streams, moment = wanted_runs(Wanted(session, user, number, sub, moment))
+    streams, moment = wanted_runs(RunAddress(session, user, number, sub, moment))
     with reading() as store:
         view = run_at(store, streams, moment)
         graph = view.run.graph(trimmed=active)

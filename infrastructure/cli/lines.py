@@ -225,7 +225,7 @@ def item_view_in(store: Store, reference: Reference, moment: str | None, kind: s
     return view
 
 
-class Shown(NamedTuple):
+class PrintedVersion(NamedTuple):
     """
     A version of a context, and the items of it that are printed; for items that left it, also how they left.
 
@@ -245,7 +245,7 @@ def shown_of(
     tail: int | None,
     names: Sequence[str] = (),
     is_wanted: Callable[[Item], bool] | None = None,
-) -> Shown:
+) -> PrintedVersion:
     """
     Return the items to print: the present items, or with `evicted` those that left.
 
@@ -264,7 +264,7 @@ def shown_of(
         pairs = [pair for name in names for pair in _pairs_named(view, pairs, name)]
     pairs = pairs[-tail:] if tail else pairs
     left = [one for _, one in pairs if one is not None] if evicted else None
-    return Shown(view, [entry for entry, _ in pairs], left, "part" if is_part else "tail" if tail else "all")
+    return PrintedVersion(view, [entry for entry, _ in pairs], left, "part" if is_part else "tail" if tail else "all")
 
 
 def _pairs_named(
@@ -280,7 +280,7 @@ def _pairs_named(
     return found
 
 
-def print_shown(shown: Shown, *, ids: bool) -> None:
+def print_shown(shown: PrintedVersion, *, ids: bool) -> None:
     """Print items for people or as JSON; with `ids` the id of each, too."""
     if prints_json():
         print_json({**head_shape(shown.view), **shown.view.settings, "items": entry_shapes(shown.entries, shown.left)})
@@ -293,7 +293,7 @@ def print_shown(shown: Shown, *, ids: bool) -> None:
     print_rows(_rows(shown, ids))
 
 
-def _rows(shown: Shown, ids: bool) -> list[Row]:
+def _rows(shown: PrintedVersion, ids: bool) -> list[Row]:
     items = [entry.item for entry in shown.entries]
     pairs = pair_calls(item for item in items if isinstance(item, ChatItemEvent))
     numbers = {call: number for number, call in enumerate(sorted(pairs.output_of))}
@@ -336,7 +336,7 @@ def _print_dim(text: str) -> None:
         click.echo(paint(line, "dim"))
 
 
-def _counts(shown: Shown) -> str:
+def _counts(shown: PrintedVersion) -> str:
     counts = counted(len(shown.entries), "item")
     if shown.left is not None:
         return f"{counts} that left the view"
@@ -355,7 +355,7 @@ def _named_as_called(entry: Entry, call: Item | None) -> Entry:
     return entry
 
 
-def _body(shown: Shown, entry: Entry) -> str:
+def _body(shown: PrintedVersion, entry: Entry) -> str:
     """
     Return the text of an item.
 
@@ -372,7 +372,7 @@ def _approval(approval: Approval) -> str:
     )
 
 
-def _notes(shown: Shown, index: int, ids: bool) -> str:
+def _notes(shown: PrintedVersion, index: int, ids: bool) -> str:
     """Return the remarks below an item: its description, its id, a pin, a missing output, how it left."""
     entry = shown.entries[index]
     description = about(entry.item)

@@ -25,8 +25,8 @@ from ..views.fork_graph import LANES_MAX, Family, Point, drawn, facts_of, famili
 from ..views.shapes import event_shape
 from . import args
 from .completion import named_contexts
+from .damaged_log import IsAfter, LeftOutError, Readable, rows_of
 from .lines import print_events, summary_of, type_of
-from .readable import Later, LeftOutError, Readable, rows_of
 from .render import (
     absolute,
     aligned,
@@ -164,7 +164,7 @@ def command(
         return
     with args.reading() as store:
         readable = Readable(store.log)
-        wanted = _Wanted(store, types, who, after, without)
+        wanted = _EventFilter(store, types, who, after, without)
         stream = None if reference is None else args.stream_of(store, reference.context)
         events = (
             _last_events(store, readable, reference, wanted, tail)
@@ -176,7 +176,7 @@ def command(
         # No log has so many events that a larger number would mean more.
         shown = islice(events, limit and min(limit, sys.maxsize))
         if not prints_json():
-            is_any = print_events(_tied(shown), 1 if follow else PAGE_EVENTS)
+            is_any = print_events(_with_call_versions(shown), 1 if follow else PAGE_EVENTS)
             if not (is_any or follow or readable.left_out):
                 click.echo("there are no such events", err=True)
         elif follow:
@@ -187,7 +187,7 @@ def command(
         readable.require_whole()
 
 
-def _tied(events: Iterable[RecordedEvent]) -> Iterator[tuple[RecordedEvent, str]]:
+def _with_call_versions(events: Iterable[RecordedEvent]) -> Iterator[tuple[RecordedEvent, str]]:
     """Yield events with their summaries; that of an output begins with the version of its call, if that was listed."""
     calls: dict[tuple[str, str], int] = {}
     for recorded in events:
@@ -221,13 +221,13 @@ def _print_graph(reference: Reference | None) -> None:
         print_lineage(shown)
 
 
-class _Wanted:
+class _EventFilter:
     """Whether an event is to be listed."""
 
     def __init__(
         self, store: Store, types: tuple[str, ...], who: str | None, after: str | None, without: tuple[str, ...] = ()
     ) -> None:
-        self.is_later, self._types, self._who, self._without = Later(store, after), types, who, without
+        self.is_later, self._types, self._who, self._without = IsAfter(store, after), types, who, without
         self.after = self.is_later.position
 
     def __call__(self, event: RecordedEvent) -> bool:
@@ -238,7 +238,9 @@ class _Wanted:
         return not self._types or any(_is_called(event.event, name) for name in self._types)
 
 
-def _events(store: Store, readable: Readable, reference: Reference | None, wanted: _Wanted) -> Iterator[RecordedEvent]:
+def _events(
+    store: Store, readable: Readable, reference: Reference | None, wanted: _EventFilter
+) -> Iterator[RecordedEvent]:
     """Yield the wanted events of the log, or of a context."""
     if reference is None:
         for page in readable.pages(wanted.after):
@@ -250,7 +252,7 @@ def _events(store: Store, readable: Readable, reference: Reference | None, wante
 
 
 def _last_events(
-    store: Store, readable: Readable, reference: Reference | None, wanted: _Wanted, tail: int
+    store: Store, readable: Readable, reference: Reference | None, wanted: _EventFilter, tail: int
 ) -> Iterator[RecordedEvent]:
     """Yield the last `tail` wanted events of the log, or of a context; each step back reads twice as many events."""
     if reference is None:
@@ -267,7 +269,7 @@ def _last_events(
     yield from found[-tail:]
 
 
-def _last_of_log(readable: Readable, end: Moment, wanted: _Wanted, tail: int) -> Iterator[RecordedEvent]:
+def _last_of_log(readable: Readable, end: Moment, wanted: _EventFilter, tail: int) -> Iterator[RecordedEvent]:
     found, back, ends, first = list[RecordedEvent](), tail, dict(end.heads), dict(wanted.after.heads)
     while ends:
         starts = {lane: max(end - back, first.get(lane, 0)) for lane, end in ends.items()}

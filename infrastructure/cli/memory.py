@@ -46,7 +46,7 @@ def scope_named(store: Store, name: str) -> MemoryScope:
     return store.memory().scope(decoded_id(context_id))
 
 
-def scope_to_be(store: Store, name: str) -> MemoryScope:
+def scope_or_new(store: Store, name: str) -> MemoryScope:
     """
     Return a scope by its name; it may be new.
 
@@ -214,7 +214,7 @@ def add(context: str, key: str, content: str, is_json: bool, kind: str, tags: tu
     """
     value = parsed(content, is_json=is_json)
     with args.changing() as store:
-        chosen = scope_to_be(store, context)
+        chosen = scope_or_new(store, context)
         is_new = not chosen.version
         chosen.put(MemoryRecord(scope=chosen.scope, key=key, value=value, kind=MemoryKind(kind), tags=list(tags)))
         (recorded,) = chosen.recorded_events(after=chosen.version - 1, until=chosen.version)

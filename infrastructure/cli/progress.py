@@ -143,7 +143,7 @@ def asked_to_stop() -> Iterator[threading.Event]:
 
 
 @contextmanager
-def noted_as_over() -> Iterator[threading.Event]:
+def set_at_end() -> Iterator[threading.Event]:
     """Yield an event that is set at the end of the block."""
     over = threading.Event()
     try:

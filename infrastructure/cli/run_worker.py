@@ -20,10 +20,10 @@ from ..store import Store
 from .app import Own, app
 from .args import database, flag, given_database, keeping, shown
 from .metrics import address_of, metrics_served, statuses_of
-from .progress import asked_to_stop, end_in_time, known_names, names, noted_as_over
+from .progress import asked_to_stop, end_in_time, known_names, names, set_at_end
 from .render import clock, duration, one_line
 
-Standing = Mapping[str, ProjectionStatus]
+Statuses = Mapping[str, ProjectionStatus]
 NEWS_EVERY_SECONDS = 10.0
 SEALED_EVERY_SECONDS = 60.0
 RETAINED_EVERY_SECONDS = 3_600.0
@@ -36,7 +36,7 @@ class WorkerLog:
 
     def __init__(self, store: Store, names: Sequence[str]) -> None:
         self._store, self._names = store, frozenset(names)
-        self._first = self._last = self._standing()
+        self._first = self._last = self._statuses()
 
     def beginning(self) -> Iterator[str]:
         """Yield messages for the beginning: projections that are stopped, and those that another process works on."""
@@ -49,21 +49,21 @@ class WorkerLog:
             elif status.worker is not None:
                 holders.setdefault(status.worker, []).append(name)
         for worker, held in holders.items():
-            yield f"{self._those(held)}: held by {worker}, and taken over once that is gone"
+            yield f"{self._names_in_words(held)}: held by {worker}, and taken over once that is gone"
 
     def news(self) -> str:
         """Return a message about the progress since the last call; empty if there was none."""
-        before, self._last = self._last, self._standing()
+        before, self._last = self._last, self._statuses()
         return self._done(before, self._last)
 
     def sums(self) -> str:
         """Return a message about the whole progress."""
-        return self._done(self._first, self._standing()) or "there was nothing to do"
+        return self._done(self._first, self._statuses()) or "there was nothing to do"
 
-    def _standing(self) -> Standing:
+    def _statuses(self) -> Statuses:
         return {status.name: status for status in statuses_of(self._store, self._names)}
 
-    def _done(self, before: Standing, now: Standing) -> str:
+    def _done(self, before: Statuses, now: Statuses) -> str:
         """Return the numbers of events; projections with the same numbers share a phrase."""
         alike: dict[tuple[int, int], list[str]] = {}
         for name, status in now.items():
@@ -71,11 +71,11 @@ class WorkerLog:
             if events > 0:
                 alike.setdefault((events, status.behind), []).append(name)
         return "; ".join(
-            f"{self._those(names)}: {counted(events, 'event')}" + (f", {behind:,} behind" if behind else "")
+            f"{self._names_in_words(names)}: {counted(events, 'event')}" + (f", {behind:,} behind" if behind else "")
             for (events, behind), names in alike.items()
         )
 
-    def _those(self, names: Iterable[str]) -> str:
+    def _names_in_words(self, names: Iterable[str]) -> str:
         names = list(names)
         return "all" if len(names) == len(self._names) > 1 else ", ".join(names)
 
@@ -105,7 +105,7 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     on stderr.
     """
     began = REAL_SYSTEM.monotonic()
-    with noted_as_over() as over, keeping(own) as store, asked_to_stop() as stop, _warnings_printed():
+    with set_at_end() as over, keeping(own) as store, asked_to_stop() as stop, _warnings_printed():
         threading.Thread(target=end_in_time, args=(stop, over, _say), name="refold-end", daemon=True).start()
         chosen = known_names(store, names)
         worker_log = WorkerLog(store, chosen)

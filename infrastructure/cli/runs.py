@@ -43,7 +43,7 @@ INDENT = 4
 SPEAKER_WIDTH = 11
 
 
-class Wanted(NamedTuple):
+class RunAddress(NamedTuple):
     """An address as it was typed: a session or a run, its user, round and agent, and the moment."""
 
     name: str
@@ -53,7 +53,7 @@ class Wanted(NamedTuple):
     moment: str | None
 
 
-def wanted_runs(wanted: Wanted) -> tuple[list[str], str | None]:
+def wanted_runs(wanted: RunAddress) -> tuple[list[str], str | None]:
     """
     Return the streams of the runs that match, the newest round first, and the moment.
 
@@ -94,7 +94,7 @@ def _is_of_all(moment: str | None) -> bool:
     return moment is not None and not isinstance(parse_address(moment), int | str)
 
 
-def _named_run(store: Store, wanted: Wanted) -> tuple[str, str | None] | None:
+def _named_run(store: Store, wanted: RunAddress) -> tuple[str, str | None] | None:
     """Return the stream and the moment of a run that is named by its context's id, with or without a moment."""
     bare = wanted.name.removeprefix(f"{KIND}:")
     # The id of a run contains no @.
@@ -111,7 +111,7 @@ def _named_run(store: Store, wanted: Wanted) -> tuple[str, str | None] | None:
     return stream_id(KIND, context), address(ctx, ctx.command.params[0], moment)
 
 
-def _runs_of_session(rows: Iterable[CatalogueRow], wanted: Wanted) -> list[RunId]:
+def _runs_of_session(rows: Iterable[CatalogueRow], wanted: RunAddress) -> list[RunId]:
     runs = [run for run in runs_in(rows) if run.session_id == wanted.name and wanted.user in (None, run.user_id)]
     users = sorted({run.user_id for run in runs})
     if not users:

@@ -24,7 +24,7 @@ from ..frameworks.extras import PAGE_MISSING
 from ..store import Store
 from .args import database, flag, given_database, keeping, optional_text, shown, summed_up, usage_error
 from .program import INTERRUPTED
-from .progress import ASKING, end_in_time, noted_as_over
+from .progress import ASKING, end_in_time, set_at_end
 
 LOOPBACK = "127.0.0.1"
 UI_PORT, MCP_PORT = 8421, 8422
@@ -127,7 +127,7 @@ class Ending(threading.Event):
 def _ending_in_time() -> Iterator[Ending]:
     """Yield an event to set when the program is asked to end; a silent database does not hold it up for long."""
     asked = Ending()
-    with noted_as_over() as over, _noting_ctrl_c(asked):
+    with set_at_end() as over, _noting_ctrl_c(asked):
         about = (asked, over, _say, lambda: asked.code)
         threading.Thread(target=end_in_time, args=about, name="refold-end", daemon=True).start()
         yield asked

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...domain.log.envelope import acting
 from ..store import Store
-from .simulation import DAY, HOUR, Conversation, Job, Scribe, Simulation, ToolCall, prose
+from .simulation import DAY, HOUR, Conversation, Job, PreparedModel, Simulation, ToolCall, prose
 
 LAWYER = "ruth.amsel"
 WORDS = (
@@ -46,7 +46,7 @@ async def review(store: Store, simulation: Simulation, days: float, leases: int)
     for number in range(leases):
         lease = await _read(talk, number)
         if number % 4 == 2:
-            answer = Scribe(
+            answer = PreparedModel(
                 f"{number + 1} leases were read. The notice is six months in all but two. The roof is the lessor's."
             )
             await chat.summarize(answer, keep_recent_turns=2)

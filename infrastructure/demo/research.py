@@ -12,7 +12,7 @@ from ...domain.log.envelope import acting
 from ...domain.pool.items import ContextItem
 from ...domain.window.items import ContextItem as BudgetItem
 from ..store import Store
-from .simulation import DAY, Conversation, Job, Scribe, Simulation, ToolCall, prose
+from .simulation import DAY, Conversation, Job, PreparedModel, Simulation, ToolCall, prose
 
 EDITOR = "lena.marsh"
 # The task of each agent, and the topics that it looks up.
@@ -111,7 +111,7 @@ async def _brought_together(talk: Conversation, forks: list[Conversation]) -> No
     await talk.pause(3, 12)
     await chat.merge_with_summary(
         climate,
-        llm=Scribe(
+        llm=PreparedModel(
             "Frost days fell by a third since 1990; herons come nine days earlier. The gap of 2009 is in both sources."
         ),
         agent_id="climate agent",
@@ -146,7 +146,7 @@ async def _written(talk: Conversation, store: Store) -> None:
     with acting(actor=EDITOR):
         talk.chat.insert(said)
     await talk.chat.summarize(
-        Scribe("The editor wants four pages with sources. Three agents searched; all numbers are in."),
+        PreparedModel("The editor wants four pages with sources. Three agents searched; all numbers are in."),
         keep_recent_turns=1,
     )
     await talk.ask("Good. Send it to the board, and keep the sources.")

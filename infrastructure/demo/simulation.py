@@ -166,7 +166,7 @@ class Conversation:
         )
 
 
-class Scribe(LLM):
+class PreparedModel(LLM):
     """A model that gives prepared answers, one after the other."""
 
     def __init__(self, *answers: str) -> None:

@@ -412,7 +412,7 @@ def copy_store(
         give_keys()
         here = _side_at(target, keys, system=clock)
         try:
-            return _carried_out(_Copy(there, here, give_keys, progress), there, here, clock, move, lag_seconds)
+            return _run_copy(_Copy(there, here, give_keys, progress), there, here, clock, move, lag_seconds)
         finally:
             here.log.close()
     finally:
@@ -442,7 +442,7 @@ def _give_keys(source: LiveLog, target: str, clock: CopyClock) -> None:
         tables.change(*(Statement(ADD_KEY, row) for row in keys_in(tables_of(source))))
 
 
-def _carried_out(
+def _run_copy(
     copy: _Copy, source: _Side, target: _Side, clock: CopyClock, move: bool, lag_seconds: float
 ) -> CopyReport:
     if source.where == target.where or any(map(is_same_file, source.log.files()[:1], target.log.files()[:1])):

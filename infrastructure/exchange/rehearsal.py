@@ -25,7 +25,7 @@ from ...domain.positions import Moment, Position
 from ...domain.trajectory.identity import run_id_of
 from ..files import reading_file
 from ..projecting.builtin import PROJECTIONS
-from ..projecting.folding import fold_around, fold_page
+from ..projecting.folding import fold_one_by_one, fold_page
 from ..projecting.store import MemoryProjectionStore, Save
 from ..queries.audit import context_changes, run_changes, transitions_of
 from ..store import Store
@@ -94,7 +94,7 @@ def require_projectable(log: Any, stream: str) -> None:
             try:
                 changed = fold_page(projection, page, rows)
             except Exception as error:
-                faults = fold_around(projection, page, rows, {}).aside
+                faults = fold_one_by_one(projection, page, rows, {}).aside
                 reason = f"{faults[0].event}: {faults[0].error}" if faults else error
                 raise InvalidInputError(f"the projection {projection.name} cannot fold {reason}") from error
             (before,) = rows.checkpoints(projection)

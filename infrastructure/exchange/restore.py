@@ -305,9 +305,9 @@ def _require_something(file: BackupFile, moment: Moment, at: object) -> None:
 def _aside(target: str, *, overwrite: bool) -> AbstractContextManager[tuple[str, Callable[[], None]]]:
     """Return what gives a place for the new store, and the function that puts it at `target`."""
     if target.startswith("postgresql://"):
-        from ..log.postgres.aside import made_aside as made_in_schema
+        from ..log.postgres.staged_log import made_aside as made_in_schema
 
         return made_in_schema(target, overwrite=overwrite)
-    from ..log.sqlite.aside import made_aside as made_in_file
+    from ..log.sqlite.staged_log import made_aside as made_in_file
 
     return made_in_file(target, overwrite=overwrite)

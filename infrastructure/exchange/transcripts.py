@@ -30,7 +30,7 @@ from ...domain.formats.responses.receive import items_from_session
 from ...domain.formats.responses.send import entries_of
 from ...domain.log.gate import leaving
 from ...domain.log.ports import LiveLog
-from ..frameworks.conversation import Conversation, Kept, Message
+from ..frameworks.conversation import Conversation, Message, ViewMessage
 from .event_files import writing_file
 
 TranscriptForm = Literal["atif", "otel", "sharegpt", "responses", "gemini"]
@@ -137,13 +137,13 @@ def _with_mark(items: list[ChatItemEvent]) -> list[ChatItemEvent]:
     return items
 
 
-def messages_of(name: str, items: Sequence[ChatItemEvent]) -> list[Kept]:
+def messages_of(name: str, items: Sequence[ChatItemEvent]) -> list[ViewMessage]:
     """Return the messages of items in a form, each with the ids of its items."""
     if name != "responses":
         form = NEW_FORM[name]()
         return Conversation(form, form.grouped).kept(items)
     spoken = [(end, item) for end, item in enumerate(items, 1) if isinstance(item, Spoken)]
-    return [Kept(entry, (item.id,), end, is_own=True) for end, item in spoken for entry in entries_of(item)]
+    return [ViewMessage(entry, (item.id,), end, is_own=True) for end, item in spoken for entry in entries_of(item)]
 
 
 class Transcript(NamedTuple):
@@ -214,7 +214,7 @@ def _attributes_of(chat: ChatView[Any], form: str) -> dict[str, Any]:
     opened = chat.history(until=1)[0].event
     # An import marks one item, which may have left the view since.
     held = chat._state.items
-    known = (held.arena.items[place] for place in range(held.reach))
+    known = (held.item_table.items[place] for place in range(held.reach))
     is_of_form = any(item.origin is not None and item.origin.rest and form in rest_of(item) for item in known)
     if is_of_form and isinstance(opened, Opened):
         return parse_json(opened.attributes) or {}
@@ -225,7 +225,9 @@ def _is_as_imported(chat: ChatView[Any], items: Sequence[ChatItemEvent]) -> bool
     return len(items) == chat._state.items.reach and all(item.origin is not None for item in items)
 
 
-def _lost(items: Sequence[ChatItemEvent], kept: Sequence[Kept], again: Sequence[Sequence[ChatItemEvent]]) -> list[str]:
+def _lost(
+    items: Sequence[ChatItemEvent], kept: Sequence[ViewMessage], again: Sequence[Sequence[ChatItemEvent]]
+) -> list[str]:
     """Return what is not the same in the items of the messages that were read `again`."""
     known = {item.id: item for item in items}
     counts: Counter[str] = Counter()

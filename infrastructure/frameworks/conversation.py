@@ -74,7 +74,7 @@ class Form(Protocol):
         """
 
 
-class Kept(NamedTuple):
+class ViewMessage(NamedTuple):
     """A message in the view, with the ids of its items, the index behind them, and whether it is of this form."""
 
     message: Message
@@ -110,11 +110,11 @@ class Conversation:
         """Return the messages in the view of a chat."""
         return [kept.message for kept in self.each(chat.recorded_items())]
 
-    def kept(self, items: Sequence[ChatItemEvent], start: int = 0) -> list[Kept]:
+    def kept(self, items: Sequence[ChatItemEvent], start: int = 0) -> list[ViewMessage]:
         """Return the messages of items, beginning with the item `start`, which begins a message."""
         return list(self.each(items, start))
 
-    def each(self, items: Sequence[ChatItemEvent], start: int = 0) -> Iterator[Kept]:
+    def each(self, items: Sequence[ChatItemEvent], start: int = 0) -> Iterator[ViewMessage]:
         """Yield the messages of items, as `kept` returns them."""
         write = self._form.write
         # Items are read one by one from a list, which is quicker than from a view.
@@ -124,11 +124,11 @@ class Conversation:
                 # Nearly all messages of a long chat are one item without a patch: this halves the time of a load.
                 message = write(one)
                 if message is not None:
-                    yield Kept(message, (one[0].id,), group.end, True)
+                    yield ViewMessage(message, (one[0].id,), group.end, True)
                 continue
             message = self._written(group)
             if message is not None:
-                yield Kept(message, tuple([item.id for item in one]), group.end, bool(group.beside))
+                yield ViewMessage(message, tuple([item.id for item in one]), group.end, bool(group.beside))
 
     def begins(self, item: ChatItemEvent) -> bool:
         """Return whether a message that was recorded in this form begins with the item."""
@@ -349,7 +349,7 @@ def is_later_part(item: ChatItemEvent) -> bool:
     return item.origin is not None and not item.origin.starts and not item.origin.rest
 
 
-def _common(kept: Sequence[Kept], messages: Sequence[Message]) -> dict[int, int]:
+def _common(kept: Sequence[ViewMessage], messages: Sequence[Message]) -> dict[int, int]:
     """Return places of messages that stay, each with its index in the new list; both orders agree."""
     stay: dict[int, int] = {}
     index = 0

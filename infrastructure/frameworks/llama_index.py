@@ -17,7 +17,7 @@ from ...domain.formats.parts import Call, Part, Picture, Result, parts_of, pictu
 from ...domain.formats.receive import Fields, Receiver
 from ...domain.formats.send import arguments_of
 from ...domain.ids import decoded_id, encoded_id
-from .conversation import Conversation, Kept, Message, kept_as_json
+from .conversation import Conversation, Message, ViewMessage, kept_as_json
 from .open_chats import DELETED, OpenChats, acting_as, require_store
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class RefoldChatStore(AsyncDBChatStore):
         )
 
     async def _take(self, key: str, status: MessageStatus | None, reason: str, part: slice) -> list[ChatMessage]:
-        def take(chat: ChatContext) -> list[Kept]:
+        def take(chat: ChatContext) -> list[ViewMessage]:
             stay = set(chat.pinned_ids()) if reason == ARCHIVED else set()
             taken = [kept for kept in _messages_of(chat, status)[part] if stay.isdisjoint(kept.item_ids)]
             _leave(chat, taken, reason)
@@ -154,7 +154,7 @@ class RefoldChatStore(AsyncDBChatStore):
 
     # Each of the following runs in a thread.
 
-    def _messages_of(self, key: str, status: MessageStatus | None) -> list[Kept]:
+    def _messages_of(self, key: str, status: MessageStatus | None) -> list[ViewMessage]:
         with self._chats.taken(encoded_id(key, "the key")) as found:
             return [] if found is None else _messages_of(found.chat, status)
 
@@ -163,7 +163,7 @@ class RefoldChatStore(AsyncDBChatStore):
             return self._chats.change(encoded_id(key, "the key"), lambda found: change(found.chat), create=create)
 
 
-def _messages_of(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
+def _messages_of(chat: ChatContext, status: MessageStatus | None) -> list[ViewMessage]:
     """Return the messages of a status; those of every status are in the order in which they came."""
     items = chat._state.items
     archived = sorted(ordinal for ordinal, gone in items.departed() if gone.reason == ARCHIVED)
@@ -171,7 +171,7 @@ def _messages_of(chat: ChatContext, status: MessageStatus | None) -> list[Kept]:
         ordinals = sorted([*items.order(), *archived])
     else:
         ordinals = list(items.order()) if status == ACTIVE else archived
-    return CONVERSATION.kept([items.arena.items[ordinal] for ordinal in ordinals])
+    return CONVERSATION.kept([items.item_table.items[ordinal] for ordinal in ordinals])
 
 
 def _plain(messages: Sequence[ChatMessage]) -> list[Message]:
@@ -185,12 +185,12 @@ def _add(chat: ChatContext, plain: Sequence[Message], status: MessageStatus) -> 
         chat._record(EvictItems(chat.stream_id, tuple(item.id for item in items), ARCHIVED, partners=False))
 
 
-def _leave(chat: ChatContext, leaving: Sequence[Kept], reason: str) -> None:
+def _leave(chat: ChatContext, leaving: Sequence[ViewMessage], reason: str) -> None:
     ids = tuple(item_id for kept in leaving for item_id in kept.item_ids)
     shown = {item.id for item in chat.recorded_items()}
     if archived := tuple(item_id for item_id in ids if item_id not in shown):
         items = chat._state.items
-        reasons = {items.arena.items[ordinal].id: gone.reason for ordinal, gone in items.departed()}
+        reasons = {items.item_table.items[ordinal].id: gone.reason for ordinal, gone in items.departed()}
         # They are taken out again, for another reason.
         chat._record(RestoreItems(chat.stream_id, archived))
         # A call comes back with its output, and an output with its call, which may have left by themselves.
@@ -200,7 +200,7 @@ def _leave(chat: ChatContext, leaving: Sequence[Kept], reason: str) -> None:
         chat._record(EvictItems(chat.stream_id, ids, reason, partners=False))
 
 
-def _message(kept: Kept) -> ChatMessage:
+def _message(kept: ViewMessage) -> ChatMessage:
     return ChatMessage.model_validate(kept.message)
 
 

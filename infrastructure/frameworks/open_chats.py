@@ -28,7 +28,7 @@ from ...domain.log.envelope import acting, current_meta
 from ...domain.log.gate import behind_gate, gate_of
 from ...projections.saved_states import SAVED_STATES, SavedStateRow, states_prefix
 from ..store import Store
-from .conversation import Conversation, Kept, Message, is_later_part
+from .conversation import Conversation, Message, ViewMessage, is_later_part
 
 CHATS_KEPT_MAX = 64
 # The reason of what a framework has deleted.
@@ -104,7 +104,7 @@ def take_all_out(chat: ChatContext) -> None:
         chat.clear(reason=DELETED, expected_version=chat.version)
 
 
-def entries_of(messages: Iterable[Kept], encode: Callable[[Message], bytes]) -> list[Entry]:
+def entries_of(messages: Iterable[ViewMessage], encode: Callable[[Message], bytes]) -> list[Entry]:
     """Return messages as JSON."""
     return [Entry(encode(one.message), one.message.get("id"), one.item_ids, one.end) for one in messages]
 

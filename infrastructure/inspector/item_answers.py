@@ -39,7 +39,7 @@ from ..queries.origins import Item, first_events, id_of, pieces_of
 from ..store import Store
 from ..views.answer_shapes import difference_shape, gone_shape, transition_shape
 from ..views.contexts import ChatItemView, ItemView, RunView, entry_shapes, view_at
-from ..views.damage import Lost, events_of
+from ..views.damage import UnreadableEvent, events_of
 from ..views.differences import changes_between, side_by_side
 from ..views.shapes import Entry, Shape, describe, item_shape, item_text, replay_shape
 from .answers import PAGE_MAX, as_json, item_view
@@ -76,7 +76,7 @@ def with_origin(log: Log, recorded: RecordedEvent) -> RecordedEvent:
 
 def _body_or_damage(store: Store, ref: Ref, most: int | None) -> Shape:
     (found,) = events_of(store.log, ref.stream, ref.version - 1, ref.version)
-    if isinstance(found, Lost):
+    if isinstance(found, UnreadableEvent):
         return {"ref": str(ref), "speaker": "damaged", "body": f"this event is damaged: {found.error.reason}", "cut": 0}
     return body_shape(found, most)
 
@@ -104,7 +104,7 @@ def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
     happened, thoughts, apart = None, "", None
     if isinstance(item, ChatItemEvent):
         speaker, happened, thoughts = chats.speaker_of(item), item.created_at, "\n".join(chats.thoughts_of(item))
-        apart = chats.apart_sort(item)
+        apart = chats.source_entry_type(item)
     return {
         **about,
         "id": id_of(item),

@@ -27,7 +27,7 @@ class Place(NamedTuple):
     band: int
 
 
-class _Band:
+class _AgentLanes:
     """The lanes of one agent in one round: for each the last column that is taken."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def laid_out(graph: Trajectory) -> dict[str, Place]:
     columns: dict[str, int] = {}
     lanes: dict[str, int] = {}
     keys: dict[tuple[int, int], int] = {}
-    bands: list[_Band] = []
+    bands: list[_AgentLanes] = []
     band_of: dict[str, int] = {}
     for name, node in graph.nodes.items():
         # Nodes come in the order of registration, so all that lead to one have a place already.
@@ -73,7 +73,7 @@ def laid_out(graph: Trajectory) -> dict[str, Place]:
         column = max((columns[one] + 1 for one in before), default=0)
         band = keys.setdefault((node.run_id, node.sub_id), len(keys))
         if band == len(bands):
-            bands.append(_Band())
+            bands.append(_AgentLanes())
         # If it goes on from several nodes, the deepest one of its own agent counts.
         own = max((one for one in before if band_of[one] == band), key=columns.__getitem__, default=None)
         columns[name], band_of[name] = column, band

@@ -24,7 +24,7 @@ from ..context_streams import stream_named
 from ..log.codec import tag_of
 from ..queries.origins import causes_of, event_at, first_events, reference_in
 from ..store import Store
-from ..views.damage import MISSING, Lost, events_from, events_of
+from ..views.damage import MISSING, UnreadableEvent, events_from, events_of
 from ..views.shapes import Shape, describe, event_shape
 from .answers import PAGE_MAX, as_json
 from .item_answers import item_ref
@@ -60,7 +60,7 @@ def log_answer(store: Store, given: Parameters) -> Shape:
 
 
 def _scanned(
-    read: Callable[[T, int], tuple[Sequence[RecordedEvent | Lost], T]], start: T, wanted: Filter, limit: int
+    read: Callable[[T, int], tuple[Sequence[RecordedEvent | UnreadableEvent], T]], start: T, wanted: Filter, limit: int
 ) -> tuple[list[Shape], T, int]:
     """
     Return lines from a place on, the place behind them, and the number of events that were looked at.
@@ -79,7 +79,7 @@ def _scanned(
     return lines, place, scanned
 
 
-def _page(store: Store, after: Moment, limit: int) -> tuple[Sequence[RecordedEvent | Lost], Moment]:
+def _page(store: Store, after: Moment, limit: int) -> tuple[Sequence[RecordedEvent | UnreadableEvent], Moment]:
     """Return the next events of the log, also those that cannot be read, and the moment behind them."""
     try:
         page = store.log.read_all(after=after, limit=limit, undecodable=True)
@@ -99,9 +99,9 @@ class Filter(NamedTuple):
     actor: str | None
     text: str
 
-    def takes(self, event: RecordedEvent | Lost) -> bool:
+    def takes(self, event: RecordedEvent | UnreadableEvent) -> bool:
         """Return whether an event is wanted; one that cannot be read may be."""
-        if isinstance(event, Lost):
+        if isinstance(event, UnreadableEvent):
             return True
         tag = _tag(event)
         return (
@@ -121,7 +121,7 @@ def _log_of_context(store: Store, stream: str, given: Parameters, wanted: Filter
     if position is not None:
         row = store.log.version_at(stream, _before(store, position)[0])
 
-    def read(start: int, count: int) -> tuple[Sequence[RecordedEvent | Lost], int]:
+    def read(start: int, count: int) -> tuple[Sequence[RecordedEvent | UnreadableEvent], int]:
         end = min(head, start + count)
         return events_of(store.log, stream, start, end), end
 
@@ -137,8 +137,8 @@ def _words(event: RecordedEvent) -> str:
     return event.event.reason if isinstance(event.event, Undecodable) else describe(event.event).words(as_json)
 
 
-def _line(event: RecordedEvent | Lost) -> Shape:
-    if isinstance(event, Lost):
+def _line(event: RecordedEvent | UnreadableEvent) -> Shape:
+    if isinstance(event, UnreadableEvent):
         return {
             "position": event.position and str(event.position), "stream": event.stream, "version": event.version,
             "at": None, "actor": None, "type": "damaged", "text": event.error.reason, "because": None, "damaged": True,

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from ...domain.concurrency.locks import News, locked, pause_for_forks, renew_in_child
 from ...domain.concurrency.threads import start_if_possible
-from ...domain.erasure.looking import look
+from ...domain.erasure.foreign_erasures import look
 from ...domain.errors import RefoldError, StorageClosedError, StorageReadOnlyError
 from ...domain.log.envelope import Chain
 from .evidence import Evidence
@@ -242,7 +242,7 @@ class LogSnapshots:
         self._waiting.close()
 
 
-class Watched(Protocol):
+class SharedLog(Protocol):
     """A log that other processes write, too."""
 
     def head(self, stream: str) -> int:
@@ -261,17 +261,17 @@ class ErasureWatch:
     """
 
     def __init__(self) -> None:
-        self._logs: WeakKeyDictionary[Watched, None] = WeakKeyDictionary()
+        self._logs: WeakKeyDictionary[SharedLog, None] = WeakKeyDictionary()
         self._thread: threading.Thread | None = None
         self._ending: threading.Event
         pause_for_forks(self)
 
-    def add(self, log: Watched) -> None:
+    def add(self, log: SharedLog) -> None:
         """Look at a log from now on."""
         self._logs[log] = None
         self._start()
 
-    def discard(self, log: Watched) -> None:
+    def discard(self, log: SharedLog) -> None:
         """Look at a log no longer."""
         self._logs.pop(log, None)
 

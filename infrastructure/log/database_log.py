@@ -52,7 +52,7 @@ class AcknowledgedEnd(NamedTuple):
     lane: int
 
 
-class Present(Protocol):
+class CurrentDatabase(Protocol):
     """A database as it is now, without anything remembered of it."""
 
     def heads(self, streams: Sequence[str]) -> Sequence[int]:
@@ -67,7 +67,7 @@ def is_small(request: Request) -> bool:
     return not any(len(draft.payload) >= LARGE_TEXT_BYTES for part in request.parts for draft in part.drafts)
 
 
-class Nothing:
+class MissingDatabase:
     """A database that does not exist any more."""
 
     def heads(self, streams: Sequence[str]) -> list[int]:
@@ -135,13 +135,13 @@ class Acknowledged:
         self._put_in_order()
         return self._last_by_slice.get(number)
 
-    def went_back(self, where: str, present: Present, stream: str, known: StreamEnd) -> LogWentBackError:
+    def went_back(self, where: str, present: CurrentDatabase, stream: str, known: StreamEnd) -> LogWentBackError:
         """Return the error for a log that lacks `known` of a stream; it lists all events that are gone."""
         lost = self.lost(present, {stream: known})
         (found,) = present.heads([stream])
         return LogWentBackError(where, stream=stream, acknowledged=known.version, found=found, lost=lost)
 
-    def lost(self, present: Present, known: Mapping[str, StreamEnd] = NOTHING) -> list[Lost]:
+    def lost(self, present: CurrentDatabase, known: Mapping[str, StreamEnd] = NOTHING) -> list[Lost]:
         """
         Return the events that were acknowledged, or are `known`, but are missing; from now on trust only those that
         exist.
@@ -178,7 +178,7 @@ class Acknowledged:
         self._ends = {stream: end for stream, end in self._ends.items() if gone.get(stream) != end}
         self._last_by_slice = {end.lane: end for end in sorted(self._ends.values(), key=attrgetter("number"))}
 
-    def _lost_of(self, stream: str, head: int, end: int, present: Present) -> Iterator[Lost]:
+    def _lost_of(self, stream: str, head: int, end: int, present: CurrentDatabase) -> Iterator[Lost]:
         """Yield the versions after `head`, and the earlier ones that now hold other events."""
         recent = {one.version: one for one in [*self._recent] if one.stream == stream and one.version <= end}
         digests = present.digests([(stream, version) for version in recent])

@@ -95,7 +95,7 @@ class Head(NamedTuple):
     digest: bytes
 
 
-class Placed(NamedTuple):
+class AssignedPlace(NamedTuple):
     """The place that a draft got in the log."""
 
     version: int
@@ -105,7 +105,7 @@ class Placed(NamedTuple):
     digest: bytes
 
 
-class Known(NamedTuple):
+class EarlierVersions(NamedTuple):
     """The first and last version that were recorded earlier under an idempotency key."""
 
     first_version: int
@@ -113,8 +113,8 @@ class Known(NamedTuple):
 
 
 # The result of a request, one item for each part: the places of its drafts. If an idempotency key was used before,
-# nothing of the request is written: parts with such a key have a `Known`, the others None.
-Appended = list[list[Placed] | Known | None]
+# nothing of the request is written: parts with such a key have a `EarlierVersions`, the others None.
+Appended = list[list[AssignedPlace] | EarlierVersions | None]
 
 
 def drafts_of(new: NewEvents, compression: Compression | Plain) -> list[Draft]:
@@ -185,15 +185,15 @@ def receipts_of(batch: Sequence[NewEvents], answer: Appended, read: ReadStream) 
     return receipts
 
 
-def _repeated(new: NewEvents, known: list[Placed] | Known | None, read: ReadStream) -> Receipt:
-    if not isinstance(known, Known):
+def _repeated(new: NewEvents, known: list[AssignedPlace] | EarlierVersions | None, read: ReadStream) -> Receipt:
+    if not isinstance(known, EarlierVersions):
         return Receipt((), True)
     recorded = read(new.stream, after=known.first_version - 1, until=known.last_version)
     require_same_call(new.stream, new.idempotency_key or "", new.fingerprint, recorded)
     return Receipt(tuple(recorded), True)
 
 
-def _recorded(new: NewEvents, placed: list[Placed]) -> tuple[RecordedEvent, ...]:
+def _recorded(new: NewEvents, placed: list[AssignedPlace]) -> tuple[RecordedEvent, ...]:
     stream = new.stream
     # The list comes first because a tuple from a generator costs twice as much, and every append runs this code.
     return tuple(
@@ -209,14 +209,14 @@ def _recorded(new: NewEvents, placed: list[Placed]) -> tuple[RecordedEvent, ...]
 class Batch:
     """Ascending ranges of one stream that are near each other, fetched together from `after` to `until`."""
 
-    __slots__ = ("_befores", "_ends", "after", "ranges", "stream", "until")
+    __slots__ = ("_digests_before_parts", "_ends", "after", "ranges", "stream", "until")
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         self.ranges = ranges
         self.stream = ranges[0].stream
         self.after, self.until = max(ranges[0].after, 0), ranges[-1].until
         # An empty range holds nothing, and would have the events up to it opened.
-        self._befores = [one.after for one in ranges if one.after < one.until]
+        self._digests_before_parts = [one.after for one in ranges if one.after < one.until]
         self._ends = [one.until for one in ranges if one.after < one.until]
 
     @property
@@ -231,17 +231,17 @@ class Batch:
 
     def wants(self, version: int) -> bool:
         """Return whether a version was asked for."""
-        return bisect_left(self._ends, version) < bisect_left(self._befores, version)
+        return bisect_left(self._ends, version) < bisect_left(self._digests_before_parts, version)
 
     def bounds(self, begin: int, end: int) -> range:
         """
         Return the smallest range that holds all versions asked for among those from `begin` up to, not including,
         `end`.
         """
-        low, high = bisect_left(self._ends, begin), bisect_left(self._befores, end - 1)
+        low, high = bisect_left(self._ends, begin), bisect_left(self._digests_before_parts, end - 1)
         if low >= high:
             return range(begin, begin)
-        return range(max(begin, self._befores[low] + 1), min(end, self._ends[high - 1] + 1))
+        return range(max(begin, self._digests_before_parts[low] + 1), min(end, self._ends[high - 1] + 1))
 
     def places(self, count: int) -> Iterator[tuple[int, int]]:
         """Yield the start and the end of each range among `count` fetched events."""

@@ -52,12 +52,12 @@ def new_mark() -> str:
     return REAL_SYSTEM.new_id(f"{RETIRED}_")
 
 
-def not_refolds(kind: str, name: str, table: str) -> str:
+def foreign_object_fault(kind: str, name: str, table: str) -> str:
     """Return what is wrong with a trigger, or the like, that another program made."""
     return f"{name} on the table {table} is no {kind} of Refold: drop it"
 
 
-def not_taken(table: str, taken: int, count: int) -> DamagedError:
+def incomplete_insert_error(table: str, taken: int, count: int) -> DamagedError:
     """Return the error for an INSERT that has not written all of its rows, as with a trigger of another program."""
     fault = f"it took {taken} of {count} rows"
     return DamagedError(f"the table {table}", fault, remedy="`refold verify` names triggers that are not Refold's")

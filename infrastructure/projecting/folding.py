@@ -294,7 +294,7 @@ def sets_aside(projection: Projection) -> bool:
     return not isinstance(projection, StoppableProjection) or projection.on_fault != "stop"
 
 
-class Around(NamedTuple):
+class FoldedOneByOne(NamedTuple):
     """
     The result of folding events one by one: the rows, and the events that were set aside.
 
@@ -307,9 +307,9 @@ class Around(NamedTuple):
     folded: int = 0
 
 
-def fold_around(
+def fold_one_by_one(
     projection: Projection, events: Sequence[RecordedEvent], store: ProjectionStore, undecodable: Mapping[str, str]
-) -> Around:
+) -> FoldedOneByOne:
     """
     Fold events one by one, and set aside those that cannot be folded; a projection that asks to stop stops there.
 
@@ -331,11 +331,11 @@ def fold_around(
                 reason = f"it has set ASIDE_EVENTS_MAX ({ASIDE_EVENTS_MAX:,}) events aside already: {reason}"
             failure = ProjectionError(projection.name, event.reference, reason)
             failure.__cause__ = error if isinstance(error, Exception) else None
-            return Around(rows.changed, aside, failure, count)
+            return FoldedOneByOne(rows.changed, aside, failure, count)
         aside.append(SetAside(event.reference, reason[:ERROR_CHARACTERS_MAX]))
         cause = error if isinstance(error, Exception) else None
         log.error("the projection %s sets %s aside: %s", projection.name, event.reference, reason, exc_info=cause)
-    return Around(rows.changed, aside)
+    return FoldedOneByOne(rows.changed, aside)
 
 
 def _reason(projection: Projection, error: Exception) -> str:

@@ -31,12 +31,12 @@ from ...domain.log.ports import PagedLog
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery
 from ..log.row_faults import NUMBER_MAX, MissingTableError
-from .folding import Groups, Pages, Read, fold_around, fold_page
+from .folding import Groups, Pages, Read, fold_one_by_one, fold_page
 from .shape import require_projection, require_same_columns
 from .store import Checkpoint, ProjectionStore, Save, SetAside, Where
 
 if TYPE_CHECKING:
-    from .ahead import Ahead
+    from .fold_ahead import FoldingProcess
 
 T = TypeVar("T")
 PAGE_EVENTS = 2_048
@@ -56,7 +56,7 @@ CATCH_UPS_MAX = 5
 Failures = dict[str, Exception]
 
 
-class _Due(NamedTuple):
+class _Stale(NamedTuple):
     """
     A projection that is not up to date: the moment that it has reached in some groups of slices, its stored checkpoint,
     and how many pages after that changed no row.
@@ -68,11 +68,11 @@ class _Due(NamedTuple):
     groups: Groups
     bare_pages: int = 0
 
-    def at(self, stored: Checkpoint) -> _Due:
+    def at(self, stored: Checkpoint) -> _Stale:
         """Return the same projection after a save."""
-        return _Due(self.projection, self.groups.of(stored.moment), stored, self.groups)
+        return _Stale(self.projection, self.groups.of(stored.moment), stored, self.groups)
 
-    def skipping(self, read: Read) -> _Due:
+    def skipping(self, read: Read) -> _Stale:
         """Return the same projection after a page that changed no row, of which nothing is stored."""
         return self._replace(moment=read.page.moment, bare_pages=self.bare_pages + 1)
 
@@ -201,14 +201,14 @@ class ProjectionRunner:
         """
         errors = {} if failed is None else failed
         own = Groups(groups, self._store.groups)
-        due: dict[Moment, list[_Due]] = {}
+        due: dict[Moment, list[_Stale]] = {}
         for one in self._begun(projections, own, errors):
             due.setdefault(one.moment, []).append(one)
         # All of them end at the same moment, and share each page from then on.
         pages = Pages(self._log, until, own)
         if failed is None and errors:
             raise next(iter(errors.values()))
-        helper: Ahead | None = None
+        helper: FoldingProcess | None = None
         # The loop is a generator of its own: Python has no handler for the line of a `try` within a `try`.
         try:
             helper = self._helper(due, pages) if helped else None
@@ -219,10 +219,10 @@ class ProjectionRunner:
 
     def _advanced(
         self,
-        due: dict[Moment, list[_Due]],
+        due: dict[Moment, list[_Stale]],
         pages: Pages,
         limit: int,
-        helper: Ahead | None,
+        helper: FoldingProcess | None,
         errors: Failures,
         *,
         raises: bool,
@@ -246,7 +246,7 @@ class ProjectionRunner:
             if moved:
                 yield moved[0].moment
 
-    def _begun(self, projections: Sequence[Projection], groups: Groups, failed: Failures) -> list[_Due]:
+    def _begun(self, projections: Sequence[Projection], groups: Groups, failed: Failures) -> list[_Stale]:
         """Return the projections at their checkpoints, without those whose checkpoints cannot be read."""
         try:
             stored = self._store.checkpoints(*projections) if projections else []
@@ -255,11 +255,11 @@ class ProjectionRunner:
                 return [done for one in projections for done in self._begun([one], groups, failed)]
             failed[projections[0].name] = error
             return []
-        return [_Due(one, groups.of(at.moment), at, groups) for one, at in zip(projections, stored, strict=True)]
+        return [_Stale(one, groups.of(at.moment), at, groups) for one, at in zip(projections, stored, strict=True)]
 
     def _folded_here(
-        self, pages: Pages, together: Sequence[_Due], moment: Moment, limit: int, failed: Failures
-    ) -> tuple[Read, list[_Due]]:
+        self, pages: Pages, together: Sequence[_Stale], moment: Moment, limit: int, failed: Failures
+    ) -> tuple[Read, list[_Stale]]:
         """Read the next page, fold it and store its rows; return it, and the projections that did not fail."""
         read = pages.read(moment, limit)
         # At the end of the log, only a checkpoint that is not stored yet is left to do.
@@ -267,18 +267,18 @@ class ProjectionRunner:
         left = [one for one in together if not (is_at_end and one.groups.of(one.stored.moment) == moment)]
         return read, self._advance(left, read, failed)
 
-    def _helper(self, due: Mapping[Moment, Sequence[_Due]], pages: Pages) -> Ahead | None:
+    def _helper(self, due: Mapping[Moment, Sequence[_Stale]], pages: Pages) -> FoldingProcess | None:
         """Return a process that folds the pages ahead; None if there are too few of them, or no process can do it."""
         moment = next(iter(due), pages.until)
         if len(due) != 1 or pages.until.events - moment.events < AHEAD_EVENTS_MIN:
             return None
-        from .ahead import helper_for
+        from .fold_ahead import helper_for
 
         return helper_for(self._log, self._store, [one.projection for one in due[moment]], pages.until)
 
     def _folded_ahead(
-        self, helper: Ahead | None, together: Sequence[_Due], moment: Moment
-    ) -> tuple[Read, list[_Due]] | None:
+        self, helper: FoldingProcess | None, together: Sequence[_Stale], moment: Moment
+    ) -> tuple[Read, list[_Stale]] | None:
         """Store the next page as a helper folded it, and return it; None if it has to be read and folded here."""
         # An erasure drops rows, which the checkpoint shows. The first page has none yet, and is read here.
         if helper is None or any(one.stored.moment == BEGINNING for one in together):
@@ -287,8 +287,8 @@ class ProjectionRunner:
         if folded is None:
             return None
         read = Read(folded.page, folded.is_last, {})
-        moved: list[_Due] = []
-        left: list[_Due] = []
+        moved: list[_Stale] = []
+        left: list[_Stale] = []
         saves: list[Save] = []
         try:
             for due in together:
@@ -310,15 +310,15 @@ class ProjectionRunner:
             return None
         return read, moved + [due.at(one) for due, one in zip(left, stored, strict=True) if one is not None]
 
-    def _advance(self, together: Sequence[_Due], read: Read, failed: Failures) -> list[_Due]:
+    def _advance(self, together: Sequence[_Stale], read: Read, failed: Failures) -> list[_Stale]:
         """Fold a page into projections, store what they made of it, and return those that did not fail."""
-        moved: list[_Due] = []
-        saves: list[tuple[_Due, Save]] = []
+        moved: list[_Stale] = []
+        saves: list[tuple[_Stale, Save]] = []
         for due in together:
             with noting(failed, due.projection):
                 rows = None if read.undecodable else self._folded(due.projection, read.page.events)
                 if rows is None:
-                    moved.append(self._gone_around(due, read))
+                    moved.append(self._saved_one_by_one(due, read))
                 elif _is_bare(due, rows, read):
                     moved.append(due.skipping(read))
                 else:
@@ -335,7 +335,7 @@ class ProjectionRunner:
         except Exception:
             return None
 
-    def _saved(self, saves: Sequence[tuple[_Due, Save]], read: Read, failed: Failures) -> list[_Due]:
+    def _saved(self, saves: Sequence[tuple[_Stale, Save]], read: Read, failed: Failures) -> list[_Stale]:
         """Store the rows of a page in one transaction, or each alone if that fails; return those that did not fail."""
         try:
             stored = self._store_at(read.page.events, *(save for _, save in saves)) if saves else []
@@ -348,13 +348,13 @@ class ProjectionRunner:
             with noting(failed, due.projection):
                 if isinstance(error, StorageError | DamagedError):
                     raise
-                return [self._gone_around(due, read)]
+                return [self._saved_one_by_one(due, read)]
             return []
         return [due.at(one) for (due, _), one in zip(saves, stored, strict=True)]
 
     def _save_of(
         self,
-        due: _Due,
+        due: _Stale,
         rows: Mapping[str, Any],
         events: Sequence[RecordedEvent],
         after: Moment,
@@ -386,14 +386,14 @@ class ProjectionRunner:
         if mark is not None and reason is not None and mark == self._store.note(MARK + projection.name):
             keep_trace(self._store, mark.partition(" ")[0], reason)
 
-    def _gone_around(self, due: _Due, read: Read) -> _Due:
+    def _saved_one_by_one(self, due: _Stale, read: Read) -> _Stale:
         """
         Store the rows of a page without the events that cannot be folded, and return the projection after that.
 
         A projection that stops at such an event stores the rows of the events before it.
         """
         projection, page = due.projection, read.page
-        around = fold_around(projection, page.events, self._store, read.undecodable)
+        around = fold_one_by_one(projection, page.events, self._store, read.undecodable)
         if around.failure is None:
             save = self._save_of(due, around.rows, page.events, page.moment, around.aside)
             return due.at(*self._store_at(page.events, save))
@@ -444,7 +444,7 @@ class ProjectionRunner:
         return self.read(projection, ask=lambda store: store.search(projection, query))
 
 
-def _is_bare(due: _Due, rows: Mapping[str, Any], read: Read) -> bool:
+def _is_bare(due: _Stale, rows: Mapping[str, Any], read: Read) -> bool:
     """Return whether a page changed no row, so that no checkpoint need be stored yet."""
     return not rows and not read.is_last and due.bare_pages < BARE_PAGES_MAX
 

@@ -380,7 +380,7 @@ class MemoryProjectionStore(ProjectionStore):
         table = Table(shadow.version, shadow.row)
         for part in parts:
             if table.rows.keys() & self._table(part).rows.keys():
-                raise twice_made(shadow)
+                raise duplicate_key_error(shadow)
             table.update(self._table(part).rows, Checkpoint(moment), self._table(part).aside)
         self._tables[shadow.name] = table
         for part in parts:
@@ -481,7 +481,7 @@ def rows_of(row: type[msgspec.Struct], values: Iterable[Values]) -> list[Any]:
     return [row(**dict(zip(names, one, strict=True))) for one in values]
 
 
-def twice_made(shadow: Projection) -> InvalidInputError:
+def duplicate_key_error(shadow: Projection) -> InvalidInputError:
     """Return the error for two partitions of a log that made rows with the same key."""
     return InvalidInputError(
         f"the rows of {shadow.name} are made from events of several slices, though the projection says that they stay"

@@ -229,7 +229,7 @@ def _rows_then(runner: ProjectionRunner, rows: Rows, cut: Cut) -> Rows:
     is_included = _inclusion(cut)
     begun = [row for row in rows.values() if is_included(row.lane, row.first_number, row.opened_at)]
     changed = {row.key: row for row in begun if not is_included(row.lane, row.number, row.changed_at)}
-    then = _stepped_back(runner, changed, is_included)
+    then = _rows_at_cut(runner, changed, is_included)
     return {row.key: then.get(row.key, row) for row in begun}
 
 
@@ -242,7 +242,7 @@ def _inclusion(cut: Cut) -> Inclusion:
 
 
 @opening("the table of steps", remedy=REBUILD)
-def _stepped_back(runner: ProjectionRunner, changed: Mapping[str, CatalogueRow], is_included: Inclusion) -> Rows:
+def _rows_at_cut(runner: ProjectionRunner, changed: Mapping[str, CatalogueRow], is_included: Inclusion) -> Rows:
     """Return the rows of contexts that have changed since, each as of the last version that is included."""
     # The key of the last block that began, and the totals of the blocks before it.
     last = {key: (version_key(key, 0), Totals()) for key in changed}

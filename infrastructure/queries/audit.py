@@ -184,7 +184,7 @@ def began_with(log: Log, stream: str) -> dict[Ref, Item]:
     kind = split_stream_id(stream)[0]
     if kind == "chat":
         first = chat_items(log, stream, 1)
-        return {first.ref(ordinal).within(stream): first.arena.items[ordinal] for ordinal in first.order()}
+        return {first.ref(ordinal).within(stream): first.item_table.items[ordinal] for ordinal in first.order()}
     if kind not in ("queue", "pool"):
         return {}
     state = fold_container(EMPTY_CONTAINER, container_events(log, log.read_events(stream, until=1)))
@@ -196,7 +196,7 @@ def _chat_reader(log: Log, stream: str, version: int) -> Reader:
 
     def read(refs: Sequence[Ref]) -> Mapping[Ref, Item]:
         ordinals = {ref: held.of_ref(Ref(ref.version) if ref.stream == stream else ref) for ref in refs}
-        return {ref: held.arena.items[ordinal] for ref, ordinal in ordinals.items() if ordinal is not None}
+        return {ref: held.item_table.items[ordinal] for ref, ordinal in ordinals.items() if ordinal is not None}
 
     return read
 

@@ -30,7 +30,7 @@ from ...projections.entries import (
     NAMED,
     RESTORED,
     EntryRow,
-    came_with,
+    entries_with_mark,
     names_prefix,
 )
 from ...projections.intervals import STILL_THERE, intervals_of
@@ -153,7 +153,7 @@ class _AncestorRows(AncestorRows[EntryRow]):
     @property
     def parent(self) -> Segment | None:
         """The container from which this one was branched, and the version; None if it is no branch."""
-        return came_with(self.marks[0]).parent if self.marks and self.marks[0].type == BRANCHED else None
+        return entries_with_mark(self.marks[0]).parent if self.marks and self.marks[0].type == BRANCHED else None
 
     def steps(self, end: int | None) -> list[_Step]:
         """Return the changes up to a version, in order."""
@@ -172,10 +172,10 @@ class _AncestorRows(AncestorRows[EntryRow]):
 
     def _marked(self, mark: EntryRow) -> Iterator[_Step]:
         if mark.type in (MERGED, RESTORED):
-            for ref in refs_of(came_with(mark).items):
+            for ref in refs_of(entries_with_mark(mark).items):
                 yield _Step(mark.v0, CAME, str(ref.within(self.context)), "merge")
         elif mark.type == BRANCHED:
-            yield _Step(mark.v0, BRANCHED, limit=came_with(mark).limit)
+            yield _Step(mark.v0, BRANCHED, limit=entries_with_mark(mark).limit)
         elif mark.type == CLEARED:
             yield _Step(mark.v0, CLEARED, how="clear")
 

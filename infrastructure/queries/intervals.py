@@ -40,7 +40,7 @@ R = TypeVar("R", bound=IntervalRow)
 L = TypeVar("L", bound="AncestorRows[Any]")
 
 
-class Staying(Protocol):
+class IntervalLike(Protocol):
     """An interval of versions in which something is there."""
 
     @property
@@ -52,7 +52,7 @@ class Staying(Protocol):
         """The version with which it left; 0 while it is there."""
 
 
-def holds(stay: Staying, version: int) -> bool:
+def holds(stay: IntervalLike, version: int) -> bool:
     """Return whether an interval contains a version."""
     return stay.v0 <= version and (stay.v1 == STILL_THERE or version < stay.v1)
 

@@ -14,7 +14,7 @@ from ...domain.spans import Ref
 from ...domain.words import Term, parse_query, snippet_of
 from ...projections.contract import Found, SearchQuery
 from ...projections.lineage import LINEAGE
-from ...projections.search import SEARCH, SEARCHED_KINDS, SearchHit, passage_of
+from ...projections.search import SEARCH, SEARCHED_KINDS, SearchHit, searchable_text_of
 from ..context_streams import first_event, streams_named
 from ..log.row_faults import NUMBER_MAX, REBUILD
 from ..projecting.runner import ProjectionRunner
@@ -99,7 +99,7 @@ def _written(log: Log, stream: str, version: int) -> list[Event]:
 def _hit(log: Log, found: Found, term: Term) -> SearchHit:
     row = found.row
     # The text is read from the log, because the index holds only its words.
-    passage = next(map(passage_of, _written(log, row.stream, row.version)), None)
+    passage = next(map(searchable_text_of, _written(log, row.stream, row.version)), None)
     if passage is None:
         raise DamagedError(f"row {row.key!r} of search", f"{row.stream}@{row.version} has no text", remedy=REBUILD)
     return SearchHit(

@@ -19,7 +19,7 @@ from ...domain.context.journal import Journal
 from ...domain.context.transaction import require_no_transaction
 from ...domain.erasure.events import STREAM as ERASURES
 from ...domain.erasure.events import events_of_store
-from ...domain.erasure.looking import erased_since, look
+from ...domain.erasure.foreign_erasures import erased_since, look
 from ...domain.errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, NotFoundError, RefoldError
 from ...domain.ids import stream_id
 from ...domain.log.gate import behind_gate

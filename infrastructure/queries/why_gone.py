@@ -67,7 +67,7 @@ def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyG
     asked, head = _Asked(item, named_so(item, stream)), log.head(stream)
 
     def found_in(store: ProjectionStore) -> _Left | str | None:
-        found = _fate_of(log, store, stream, asked, head)
+        found = _departure_or_presence(log, store, stream, asked, head)
         return None if found == NEVER else found
 
     with trusted(stream):
@@ -90,7 +90,7 @@ def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyG
     )
 
 
-def _fate_of(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
+def _departure_or_presence(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
     """Return how an item left a context up to a version, or that it is there, or that it never was."""
     child: _Left | None = None
     seen, levels = {stream}, levels_once(store)
@@ -116,7 +116,7 @@ def _in_chat(log: Log, store: ProjectionStore, levels: Levels, stream: str, aske
         # The rows have no call ids, so the chat itself is read.
         items = chat_items(log, stream, until)
         ordinal = items.named(asked.name)
-        item_id = None if ordinal is None else items.arena.items[ordinal].id
+        item_id = None if ordinal is None else items.item_table.items[ordinal].id
         stays = [stay for stay in known if stay.item == item_id]
     if not stays:
         return NEVER

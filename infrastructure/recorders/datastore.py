@@ -214,7 +214,7 @@ class Datastore(ABC):
             also = None
             if tracking is not None:
                 require_storable(tracking)
-                also = self._track_behind_events(tables, tracking)
+                also = self._tracking_after_events(tables, tracking)
             answer: Appended = self._open_engine().append(tables.prefix, Request(parts, also))
         return answer
 
@@ -279,7 +279,7 @@ class Datastore(ABC):
         """
 
     @abstractmethod
-    def _track_behind_events(self, tables: Tables, tracking: Tracking) -> Callable[[Any], None]:
+    def _tracking_after_events(self, tables: Tables, tracking: Tracking) -> Callable[[Any], None]:
         """Return the `also` of a `Request`, which records a position after its events."""
 
     @abstractmethod

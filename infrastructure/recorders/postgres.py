@@ -228,7 +228,7 @@ class PostgresDatastore(Datastore):
         if cursor.execute(statement.encode(), values).rowcount != 1:
             raise not_above(tracking)
 
-    def _track_behind_events(self, tables: Tables, tracking: Tracking) -> Callable[[list[Call]], None]:
+    def _tracking_after_events(self, tables: Tables, tracking: Tracking) -> Callable[[list[Call]], None]:
         statement = TRACK_OR_FAIL.format(p=tables.prefix, values="$1, $2, $3")
         values = (int4(tables.lane), tracking.application_name.encode(), int8(tracking.notification_id))
         return lambda calls: calls.append(Call(statement, values))

@@ -16,7 +16,7 @@ from ...domain.concurrency.locks import locked, renew_in_child, synchronized
 from ...domain.log.envelope import NO_META
 from ...domain.log.ports import NewEvents, Receipt
 from ...domain.positions import ONE_SEQUENCE
-from ..log.records import Appended, Draft, Part, Placed, Request
+from ..log.records import Appended, AssignedPlace, Draft, Part, Request
 from ..log.sqlite.append import Appender
 from ..log.sqlite.connection import BUSY_TIMEOUT_SECONDS, SqliteDatabase
 from ..log.sqlite.schema import schema_statements
@@ -94,9 +94,9 @@ def _new_events(part: Part) -> NewEvents:
     return NewEvents(stream=part.stream, expected_version=expected, events=drafts, metas=(NO_META,) * len(drafts))
 
 
-def _placed(receipt: Receipt) -> list[Placed]:
+def _placed(receipt: Receipt) -> list[AssignedPlace]:
     return [
-        Placed(one.version, one.position.slice, one.position.number, one.recorded_at, one.digest)
+        AssignedPlace(one.version, one.position.slice, one.position.number, one.recorded_at, one.digest)
         for one in receipt.events
     ]
 
@@ -182,7 +182,7 @@ class SqliteDatastore(Datastore):
         if cursor.execute(TRACK.format(p=tables.prefix), values).rowcount != 1:
             raise not_above(tracking)
 
-    def _track_behind_events(self, tables: Tables, tracking: Tracking) -> Callable[[sqlite3.Connection], None]:
+    def _tracking_after_events(self, tables: Tables, tracking: Tracking) -> Callable[[sqlite3.Connection], None]:
         return lambda connection: self.track(connection, tables, tracking)
 
     def add_snapshots(self, tables: Tables, table: str, rows: Sequence[tuple[str, int, str, bytes]]) -> None:

@@ -82,7 +82,7 @@ class MetaHeader(msgspec.Struct, kw_only=True, omit_defaults=True):
     version: int | None = None
 
 
-class OwnPart(msgspec.Struct, kw_only=True):
+class RefoldFields(msgspec.Struct, kw_only=True):
     """The fields that our nodes have, and the originals' nodes do not."""
 
     created_at: float | None = None
@@ -313,7 +313,7 @@ def _header(held: Mapping[str, Any], run_id: int, sub_id: int) -> GraphHeader | 
 
 def _our_node(held: Mapping[str, Any]) -> RoundNode:
     name, node_type, label = _node_names(held)
-    part = _as_struct(held, OwnPart, f"the node {name!r}")
+    part = _as_struct(held, RefoldFields, f"the node {name!r}")
     registered = next((entry for entry in part.history if entry.kind == "registered"), None)
     return RoundNode(
         name=name,

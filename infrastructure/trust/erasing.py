@@ -40,7 +40,7 @@ from ...domain.erasure.events import (
     fold,
     subject_hash,
 )
-from ...domain.erasure.looking import note_own
+from ...domain.erasure.foreign_erasures import note_own
 from ...domain.erasure.skeleton import ERASED, Mask
 from ...domain.errors import (
     ConcurrencyError,
@@ -135,7 +135,7 @@ class Erasure(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt | None = None
 
 
-class Wanted(NamedTuple):
+class ErasureRequest(NamedTuple):
     """
     The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`).
 
@@ -171,7 +171,7 @@ class Eraser:
         _ = self.state
         self.journal.execute(event)
 
-    def erase(self, wanted: Wanted, *, dry_run: bool = True, signer: Signer | None = None) -> Erasure:
+    def erase(self, wanted: ErasureRequest, *, dry_run: bool = True, signer: Signer | None = None) -> Erasure:
         """
         Erase what is wanted, or return what would be erased.
 
@@ -186,7 +186,7 @@ class Eraser:
         with acting(actor=ERASED if is_own else None):
             return self._erase(wanted, dry_run, signer)
 
-    def _erase(self, wanted: Wanted, dry_run: bool, signer: Signer | None) -> Erasure:
+    def _erase(self, wanted: ErasureRequest, dry_run: bool, signer: Signer | None) -> Erasure:
         scopes = {"user": wanted.user, "context": wanted.contexts, "item": wanted.item}
         given = [name for name, value in scopes.items() if value is not None]
         if given not in (["user"], ["context"], ["item"], ["context", "item"]):
@@ -244,7 +244,7 @@ class Eraser:
 
     # What is taken
 
-    def _selected(self, wanted: Wanted, mask: Mask) -> Selection:
+    def _selected(self, wanted: ErasureRequest, mask: Mask) -> Selection:
         selection = Selection(self._log, mask, archived=self.state.archives.keys())
         selection.lost = set()
         if wanted.user is not None:
@@ -330,7 +330,7 @@ class Eraser:
 
     # How it leaves
 
-    def _replace(self, wanted: Wanted, selection: Selection, event: StoreErased, done: list[Sealed]) -> None:
+    def _replace(self, wanted: ErasureRequest, selection: Selection, event: StoreErased, done: list[Sealed]) -> None:
         """
         Replace the events in the log, also those that others record meanwhile; `done` gets what is left of each.
 
@@ -345,7 +345,9 @@ class Eraser:
                 raise
             raise StorageError(BROKEN_OFF.format(error, len(done))) from error
 
-    def _replace_all(self, wanted: Wanted, selection: Selection, event: StoreErased, done: list[Sealed]) -> None:
+    def _replace_all(
+        self, wanted: ErasureRequest, selection: Selection, event: StoreErased, done: list[Sealed]
+    ) -> None:
         for _ in range(ATTEMPTS_MAX):
             # Also what others have made of the texts meanwhile, up to the erasure: from then on they do not have them.
             selection.complete()
@@ -419,7 +421,7 @@ class Eraser:
         for event, selection in selections_left(self._log, unfinished):
             if selection.mask.user is not None and isinstance(self._log, DestroysKeys):
                 _use_newest_key(selection, self._log, selection.mask.user)
-            self._replace(Wanted(event.why, is_begun=True), selection, event, [])
+            self._replace(ErasureRequest(event.why, is_begun=True), selection, event, [])
         self.finish(unfinished)
 
     def _make_anew(self, made: Sequence[Projection]) -> None:

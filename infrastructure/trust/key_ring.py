@@ -223,7 +223,7 @@ class KeyRing:
                 except (KeyUnavailableError, DamagedError) as error:
                     failed.append(error)
                     continue
-                master, wrapped = wrapped_for(self._keys, secret, _bond(row))
+                master, wrapped = wrapped_for(self._keys, secret, _associated_data(row))
                 self._tables.change(Statement(WRAP_AGAIN, (master, wrapped, row.id, row.wrapped)))
                 count += 1
         if failed := [*failed, *faults]:
@@ -258,11 +258,11 @@ class KeyRing:
 
     def _new(self, key_id: str, subject: str) -> DataKey:
         secret, row = os.urandom(KEY_BYTES), KeyRow(key_id, subject, int(self._system.now() * 1_000_000), "", b"")
-        master, wrapped = wrapped_for(self._keys, secret, _bond(row))
+        master, wrapped = wrapped_for(self._keys, secret, _associated_data(row))
         return DataKey(row._replace(master=master, wrapped=wrapped), secret)
 
     def _secret(self, row: KeyRow) -> bytes:
-        return unwrapped_for(self._keys, (row.master, row.wrapped), _bond(row), row_name(row.id))
+        return unwrapped_for(self._keys, (row.master, row.wrapped), _associated_data(row), row_name(row.id))
 
     def _row(self, key_id: str) -> KeyRow:
         rows = self._tables.ask(KEY, key_id)
@@ -302,6 +302,6 @@ class KeyRing:
         return key
 
 
-def _bond(row: KeyRow) -> bytes:
+def _associated_data(row: KeyRow) -> bytes:
     """Return what the wrapped key of a row is bound to."""
     return f"data key {row.id} of {subject_in(row)}, made at {row.made_at}".encode()

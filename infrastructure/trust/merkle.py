@@ -1,8 +1,8 @@
 """
 Merkle trees as in RFC 9162: hashes of leaves and nodes, roots that grow, and proofs.
 
-A leaf is the digest of an event. `Growing` needs the roots of its complete subtrees alone, so adding a leaf costs one
-or two hashes, whatever the size. Proofs are made from a function that returns the root of any range of leaves.
+A leaf is the digest of an event. `GrowingTree` needs the roots of its complete subtrees alone, so adding a leaf costs
+one or two hashes, whatever the size. Proofs are made from a function that returns the root of any range of leaves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def node_hash(left: bytes, right: bytes) -> bytes:
     return _sha256(b"\x01" + left + right).digest()
 
 
-class Growing:
+class GrowingTree:
     """A tree to which leaves are added at its end; it knows its complete subtrees only."""
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class Growing:
             root, height = node_hash(peaks.pop()[1], root), height + 1
         peaks.append((height, root))
 
-    def root(self, *others: Growing) -> bytes:
+    def root(self, *others: GrowingTree) -> bytes:
         """Return the root of this tree, with the leaves of smaller ones behind its own."""
         peaks = [root for tree in (self, *others) for _, root in tree._peaks]
         if not peaks:
@@ -53,7 +53,7 @@ class Growing:
 
 def root_of(leaves: Sequence[bytes]) -> bytes:
     """Return the root of a tree with these leaves, given as they are."""
-    tree = Growing()
+    tree = GrowingTree()
     for leaf in leaves:
         tree.add(leaf_hash(leaf))
     return tree.root()

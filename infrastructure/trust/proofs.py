@@ -15,7 +15,7 @@ from ...domain.log.envelope import NO_DIGEST, RecordedEvent, covered, encode_pay
 from ..log.evidence import SEGMENT, place
 from .checkpoints import Checkpoints
 from .known_events import KnownEvents
-from .merkle import Growing, consistency_path, inclusion_path, is_consistent, leaf_hash, root_of
+from .merkle import GrowingTree, consistency_path, inclusion_path, is_consistent, leaf_hash, root_of
 from .slices import HEIGHT, SliceEvidence
 from .witness import (
     Checkpoint,
@@ -71,7 +71,7 @@ class _Roots:
         self._rows = known.table.segments(lane, events // SEGMENT)
 
     def __call__(self, start: int, end: int) -> bytes:
-        tree = Growing()
+        tree = GrowingTree()
         while start < end:
             number = start // SEGMENT
             if start % SEGMENT == 0 and end - start >= SEGMENT and number < len(self._rows):
@@ -105,11 +105,11 @@ def prove(checkpoints: Checkpoints, reference: str) -> Proof:
         raise NotFoundError(f"there is no event {reference}: `refold log` lists them")
     recorded, before = found[-1], found[0].digest if len(found) > 1 else NO_DIGEST
     lane, number = recorded.position.slice, recorded.position.number
-    last, slices = _newest_whole(checkpoints)
+    last, slices = _newest_complete(checkpoints)
     seen = slices.get(lane)
     if seen is None or number > seen.events:
         checkpoints.look()
-        last, slices = _newest_whole(checkpoints)
+        last, slices = _newest_complete(checkpoints)
         seen = slices.get(lane)
     if checkpoints.failure or last is None or seen is None or number > seen.events:
         why = checkpoints.failure or f"it has no checkpoint with this event{_NEXT if known.read_only else ''}"
@@ -136,7 +136,7 @@ def prove(checkpoints: Checkpoints, reference: str) -> Proof:
 _SeenAt = tuple[Checkpoint | None, Mapping[int, SliceSeen]]
 
 
-def _newest_whole(checkpoints: Checkpoints) -> _SeenAt:
+def _newest_complete(checkpoints: Checkpoints) -> _SeenAt:
     """
     Return the newest checkpoint whose root is that of all slices that were seen until then; None if there is none.
 
@@ -237,7 +237,7 @@ def prove_consistency(checkpoints: Checkpoints, earlier: int) -> Proof:
     checkpoints.write()
     known = checkpoints.known
     first, before = _whole_with(checkpoints, earlier)
-    last, slices = _newest_whole(checkpoints)
+    last, slices = _newest_complete(checkpoints)
     if first is None or last is None or last.events < earlier:
         what = f"no checkpoint with {earlier:,} events of all slices, which another one continues"
         raise NotFoundError(f"the witness has {what}: its lines say how many events each has")

@@ -13,7 +13,7 @@ LOGGERS = (
     "refold.projections",
     "refold.trajectory",
     "refold.verify",
-    "refold.domain.chat.summarising",
+    "refold.domain.chat.summary_texts",
     "refold.domain.chat.window",
     "refold.domain.hooks.hook",
     "refold.domain.llm.base",

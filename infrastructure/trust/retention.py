@@ -28,7 +28,7 @@ from ...domain.log.ports import LiveLog
 from ...domain.pool.events import BranchedEvent, OpenedEvent, SettingsEvent
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..projecting.runner import ProjectionRunner
-from .erasing import ATTEMPTS_MAX, SALT_BYTES, Eraser, Erasure, Wanted, require_reason
+from .erasing import ATTEMPTS_MAX, SALT_BYTES, Eraser, Erasure, ErasureRequest, require_reason
 
 DAYS = {"day": 1, "week": 7, "year": 365}
 KEEP = re.compile(r"(\d{1,6}) (day|week|year)s?")
@@ -164,7 +164,7 @@ class Retention:
         if not names:
             return Retained(is_dry_run=dry_run, contexts={})
         check = partial(self._require_unchanged, {name: versions.get(name, 0) for name in names})
-        wanted = Wanted(WHY + ", ".join(due), contexts=names, check=check)
+        wanted = ErasureRequest(WHY + ", ".join(due), contexts=names, check=check)
         # A context without texts, such as an empty queue, would be erased again and again.
         taken = {one.context for one in self._eraser.erase(wanted).contexts}
         due = {name: left for name, some in due.items() if (left := tuple(one for one in some if one in taken))}

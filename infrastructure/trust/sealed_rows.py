@@ -37,9 +37,9 @@ from ..projecting.store import (
     SetAside,
     Table,
     column_texts,
+    duplicate_key_error,
     is_replaceable,
     rows_of,
-    twice_made,
 )
 from ..store_id import LINEAGE_ID
 from ..store_id import NOTE as LINEAGE
@@ -343,7 +343,7 @@ class SealedProjectionStore(MemoryProjectionStore):
             tables = [self._table(part) for part in parts]
             rows = {key: row for table in tables for key, row in table.rows.items()}
             if len(rows) < sum(len(table.rows) for table in tables):
-                raise twice_made(shadow)
+                raise duplicate_key_error(shadow)
             aside = [one for table in tables for one in table.aside]
             values = [*map(msgspec.structs.astuple, rows.values())]
             columns = column_texts(shadow.row)

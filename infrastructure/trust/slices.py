@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from ...domain.log.envelope import RecordedEvent
 from ..log.evidence import SEGMENT, SegmentRow
-from .merkle import HASH_BYTES, Growing, leaf_hash
+from .merkle import HASH_BYTES, GrowingTree, leaf_hash
 from .witness import NOTHING_SEEN, SliceSeen
 
 HEIGHT = SEGMENT.bit_length() - 1
@@ -54,7 +54,7 @@ class SliceEvidence:
     def __init__(self) -> None:
         self.count = 0
         self.sealed = NOTHING_SEEN.sealed
-        self._tree, self._small = Growing(), Growing()
+        self._tree, self._small = GrowingTree(), GrowingTree()
         self._contents = bytearray()
         self._ends = bytearray()
         self._tail_ends: dict[bytes, int] = {}
@@ -93,7 +93,7 @@ class SliceEvidence:
             return None
         ends = b"".join(name + version.to_bytes(VERSION_BYTES) for name, version in self._tail_ends.items())
         row = SegmentRow(self.segments - 1, self._small.root(), contents_hash(self._tail.values()), ends)
-        self._small = Growing()
+        self._small = GrowingTree()
         self._close(row)
         self._tail, self._tail_ends = {}, {}
         self.view = View(self.count, self._tail)

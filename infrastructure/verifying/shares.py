@@ -43,7 +43,7 @@ READING, CHECKING, INDEX = 8, 7, 21
 LOOK_SECONDS = 0.2
 # A program that is not Python after all, and does not end, is not waited for.
 BEGIN_SECONDS = 30
-BEGIN = BEGIN_HELPER.format(module="verifying.shares", function="help_out")
+BEGIN = BEGIN_HELPER.format(module="verifying.shares", function="run_helper")
 log = logging.getLogger("refold.verify")
 
 
@@ -147,13 +147,13 @@ class SharedComparison:
         """
         return self._own.read(look, stop)
 
-    def is_mine(self, projection: Projection) -> bool:
+    def is_own_share(self, projection: Projection) -> bool:
         """Return whether this process compares a projection, so that nobody has to be waited for."""
         return projection.name in self._mine
 
     def is_ready(self, projection: Projection, stop: Stop) -> bool:
         """Wait for whoever compares a projection; return False if that was stopped."""
-        return self.is_mine(projection) or self._waited(stop) is not None
+        return self.is_own_share(projection) or self._waited(stop) is not None
 
     def compared(self, projection: Projection) -> Compared:
         """Return what `Comparison.compared` returns."""
@@ -185,7 +185,7 @@ class SharedComparison:
 
     def _by(self, projection: Projection) -> Comparison | None:
         """Return the comparison of this process that has a projection; None if a helper found its rows right."""
-        if self.is_mine(projection):
+        if self.is_own_share(projection):
             return self._own
         return None if projection.name in (self._waited() or {}) else self._again
 
@@ -270,7 +270,7 @@ def _started(events: LiveLog, end: Moment, share: Sequence[Projection]) -> Helpe
 # In the process of a helper
 
 
-def help_out() -> None:
+def run_helper() -> None:
     """Read a task from the input, and say which of its projections have the rows that the events give."""
     task = read_task()
     end_with_input()
@@ -285,11 +285,11 @@ def help_out() -> None:
         gc.freeze()
         with Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done)) as comparison:
             comparison.read()
-            right = {one.name: comparison.set_aside(one) for one in _right_ones(comparison, share)}
+            right = {one.name: comparison.set_aside(one) for one in _matching_projections(comparison, share)}
     _say(right=right)
 
 
-def _right_ones(comparison: Comparison, share: Sequence[Projection]) -> Iterator[Projection]:
+def _matching_projections(comparison: Comparison, share: Sequence[Projection]) -> Iterator[Projection]:
     for projection in share:
         # The process that started this one meets the error, too, and knows what to say.
         with suppress(Exception):

@@ -125,7 +125,7 @@ def _verified(
         snapshots = list(_wrong_snapshots(log, repair=repair))
         of_each = {one.name: list[Problem]() for one in projections}
         # Helpers are waited for last.
-        for projection in sorted(projections, key=comparison.is_mine, reverse=True):
+        for projection in sorted(projections, key=comparison.is_own_share, reverse=True):
             if is_done and (stop() or not comparison.is_ready(projection, stop)):
                 is_done = False
             if not is_done:
@@ -184,7 +184,9 @@ def _ahead_of(
     for projection in projections:
         if not issubclass(projection.row, CatalogueRow):
             continue
-        for key, version in _readable_items(partial(store.walk, projection, partial(_longer, projection, events))):
+        for key, version in _readable_items(
+            partial(store.walk, projection, partial(_longer_in_rows, projection, events))
+        ):
             # Others may have written since the check.
             if version > (end := log.head(key)):
                 reason = f"the projection {projection.name} knows it up to version {version}, and it ends at {end}"
@@ -192,7 +194,7 @@ def _ahead_of(
     return problems
 
 
-def _longer(
+def _longer_in_rows(
     projection: Projection, events: EventCheck, _: Moment, pages: Iterable[Sequence[Sequence[Any]]]
 ) -> dict[str, int]:
     """Return the versions of the contexts that are longer in the rows of a catalogue than in the events."""
@@ -265,7 +267,7 @@ class _ProjectionCheck(NamedTuple):
     def wrong(self, repair: bool) -> list[Problem]:
         """Return the problem of the rows, if there is one."""
         try:
-            fault = self._fault() or (self._standstill() if repair else None)
+            fault = self._fault() or (self._storing_fault() if repair else None)
         except ProjectionError as error:
             return [self._problem(f"it cannot fold {error.event}: {error.reason}", repairable=False)]
         if fault is None:
@@ -309,7 +311,7 @@ class _ProjectionCheck(NamedTuple):
             return _Fault(f"{report.differing:,} rows are not what the events give: {keys}")
         return self._index_fault() if issubclass(self.projection.row, SearchedRow) else None
 
-    def _standstill(self) -> _Fault | None:
+    def _storing_fault(self) -> _Fault | None:
         """Return the fault that keeps rows from being stored: only storing some shows it, as in a changed column."""
         if self.store.checkpoint(self.projection) == BEGINNING:
             return None

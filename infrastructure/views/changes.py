@@ -43,7 +43,7 @@ def named_items(chat: ChatContext, names: Iterable[str]) -> list[str]:
                 f"{chat.stream_id} has no item {name!r}: `refold show {quote(chat.stream_id)} --ids` lists them, with "
                 "--evicted those that left the view"
             )
-    return [held.arena.items[ordinal].id for ordinal in found.values() if ordinal is not None]
+    return [held.item_table.items[ordinal].id for ordinal in found.values() if ordinal is not None]
 
 
 def _ordinal(chat: ChatContext, held: Items, name: str) -> int | None:

@@ -106,7 +106,7 @@ class ChatItemView(ItemView):
             return _with_pending(entries, (entry.item for entry in entries))
         order = self._items.order()
         shown = _part(len(order), tail, skip)
-        later = (self._items.arena.items[ordinal] for ordinal in order[shown.start :])
+        later = (self._items.item_table.items[ordinal] for ordinal in order[shown.start :])
         return _with_pending(self._entries(order[shown]), later)
 
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
@@ -128,7 +128,7 @@ class ChatItemView(ItemView):
         born = first_events(self.log, refs)
         return [
             Entry(
-                items.arena.items[ordinal],
+                items.item_table.items[ordinal],
                 born[ref],
                 self.stream,
                 items.is_pinned(ordinal),

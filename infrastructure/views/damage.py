@@ -21,7 +21,7 @@ NAMED = re.compile(r"event (?P<stream>\S+:.*)@(?P<version>\d+)", re.DOTALL)
 Read = Callable[[int, int], Sequence[RecordedEvent]]
 
 
-class Lost(NamedTuple):
+class UnreadableEvent(NamedTuple):
     """An event that cannot be read: its position, or its context and version, as far as they are known; and why not."""
 
     position: int | None
@@ -30,12 +30,12 @@ class Lost(NamedTuple):
     error: DamagedError
 
 
-def events_of(log: LiveLog, stream: str, after: int, until: int) -> list[RecordedEvent | Lost]:
+def events_of(log: LiveLog, stream: str, after: int, until: int) -> list[RecordedEvent | UnreadableEvent]:
     """Return the events of a context behind a version, up to another one; those that cannot be read as Lost."""
     return _saved(lambda first, last: log.read(stream, after=first, until=last), after, until, stream)
 
 
-def events_from(log: LiveLog, row: int, limit: int) -> list[RecordedEvent | Lost]:
+def events_from(log: LiveLog, row: int, limit: int) -> list[RecordedEvent | UnreadableEvent]:
     """Return up to `limit` events of a log without slices, behind its first `row` ones."""
 
     def read(first: int, last: int) -> Sequence[RecordedEvent]:
@@ -45,7 +45,7 @@ def events_from(log: LiveLog, row: int, limit: int) -> list[RecordedEvent | Lost
     return _saved(read, row, min(row + limit, log.now().events), None)
 
 
-def _saved(read: Read, after: int, until: int, stream: str | None) -> list[RecordedEvent | Lost]:
+def _saved(read: Read, after: int, until: int, stream: str | None) -> list[RecordedEvent | UnreadableEvent]:
     if until <= after:
         return []
     try:
@@ -62,11 +62,11 @@ def _saved(read: Read, after: int, until: int, stream: str | None) -> list[Recor
     return [*_saved(read, after, middle, stream), *_saved(read, middle, until, stream)]
 
 
-def _lost(number: int, stream: str | None, damage: DamagedError) -> Lost:
+def _lost(number: int, stream: str | None, damage: DamagedError) -> UnreadableEvent:
     if stream is not None:
-        return Lost(None, stream, number, damage)
+        return UnreadableEvent(None, stream, number, damage)
     named = NAMED.fullmatch(damage.what)
-    return Lost(number, named and named["stream"], named and int(named["version"]), damage)
+    return UnreadableEvent(number, named and named["stream"], named and int(named["version"]), damage)
 
 
 def first_damage(log: LiveLog, stream: str, after: int, until: int) -> tuple[list[RecordedEvent], DamagedError | None]:

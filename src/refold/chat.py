@@ -22,7 +22,7 @@ from refold.domain.chat.items import (
 from refold.domain.chat.pairing import Approval, PendingAnswer, PendingCall
 from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.state.sequence import RunningTokens
-from refold.domain.chat.summarising import SUMMARIZE_PROMPT, SummaryAnswer, render_context_as_text, render_items
+from refold.domain.chat.summary_texts import SUMMARIZE_PROMPT, SummaryAnswer, render_context_as_text, render_items
 from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, TokenCounter, tiktoken_counter
 from refold.domain.chat.window import ContextWindow
 from refold.domain.llm.base import (

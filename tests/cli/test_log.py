@@ -18,8 +18,8 @@ from refold.domain.log.envelope import Meta, RecordedEvent
 from refold.domain.log.ports import Page
 from refold.domain.positions import BEGINNING, Moment, Position
 from refold.infrastructure.cli import log as list_module
+from refold.infrastructure.cli.damaged_log import Readable
 from refold.infrastructure.cli.lines import body_of, summary_of
-from refold.infrastructure.cli.readable import Readable
 from tests.cli.running import refold, started
 from tests.domain.chat_events import OPENED, configured, handed, returned, said
 from tests.golden.known import EVENTS
@@ -159,7 +159,7 @@ def test_the_last_events_of_slices_that_are_side_by_side() -> None:
             for number, at in enumerate(some, 1)
         ]
         tail, who = drawn.randrange(1, 9), drawn.choice([None, "a"])
-        wanted = list_module._Wanted(store, (), who, None)
+        wanted = list_module._EventFilter(store, (), who, None)
         end = Moment.of({lane: len(some) for lane, some in times.items() if some})
         found = list_module._last_of_log(Slices(events), end, wanted, tail)  # type: ignore[arg-type]
 

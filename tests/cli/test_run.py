@@ -166,7 +166,7 @@ def test_a_stop_while_the_database_is_away_is_no_failure(database: Path, monkeyp
     def away(*_: object) -> Any:
         raise StorageUnavailableError("the server is gone")
 
-    monkeypatch.setattr(ProjectionWorker, "run", lambda *_: monkeypatch.setattr(WorkerLog, "_standing", away))
+    monkeypatch.setattr(ProjectionWorker, "run", lambda *_: monkeypatch.setattr(WorkerLog, "_statuses", away))
     ended = refold("run", db=database)
 
     assert (ended.code, ended.err.splitlines()[-1].endswith(": the server is gone")) == (0, True)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import pytest
 
 from refold.domain.errors import StorageReadOnlyError
-from refold.infrastructure.cli import readable
+from refold.infrastructure.cli import damaged_log
 from refold.infrastructure.verifying.event_check import Report
 from tests.cli.running import refold
 from tests.cli.test_bad_databases import as_nobody
@@ -191,7 +191,7 @@ def test_other_commands_say_where_to_look(damaged: Path) -> None:
 
 def test_long_damage_is_found_quickly(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only so much is left out."""
-    monkeypatch.setattr(readable, "LEFT_OUT_MAX", 1)
+    monkeypatch.setattr(damaged_log, "LEFT_OUT_MAX", 1)
 
     assert refold("log", db=damaged).err.startswith("refold: event chat:air-0.0@5 is damaged: ")
 

@@ -11,7 +11,7 @@ from refold.domain.log.envelope import NO_META, RecordedEvent
 from refold.domain.log.ports import Receipt, StreamEnd
 from refold.domain.positions import Position
 from refold.infrastructure.log import database_log
-from refold.infrastructure.log.database_log import Acknowledged, AcknowledgedEnd, Nothing, is_small
+from refold.infrastructure.log.database_log import Acknowledged, AcknowledgedEnd, MissingDatabase, is_small
 from refold.infrastructure.log.large_texts import LARGE_TEXT_BYTES
 from refold.infrastructure.log.records import Draft, Part, Request
 
@@ -76,7 +76,7 @@ def test_what_is_gone_is_told_once() -> None:
     assert known.lost(Events(A[0], *B)) == []
     assert known.witness(0) is None
     assert known.witness(7) == AcknowledgedEnd("b", 2, b"b@2", 5, 7)
-    assert known.lost(Nothing()) == [Lost("b@1", B[0].event), Lost("b@2", B[1].event)]
+    assert known.lost(MissingDatabase()) == [Lost("b@1", B[0].event), Lost("b@2", B[1].event)]
 
 
 def test_other_events_in_their_place() -> None:
@@ -101,7 +101,7 @@ def test_events_that_are_forgotten_are_still_missed() -> None:
     large.note(receipts(*A))
 
     for known in (small, large):
-        assert known.lost(Nothing()) == [Lost("a@1"), Lost("a@2"), Lost("a@3")]
+        assert known.lost(MissingDatabase()) == [Lost("a@1"), Lost("a@2"), Lost("a@3")]
 
 
 def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,11 +111,11 @@ def test_few_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     known = Acknowledged()
     for number in range(1, 5):
         known.note(receipts(event(f"s{number}", 1, number)), are_small=True)
-    assert len(known.lost(Nothing())) == 4
+    assert len(known.lost(MissingDatabase())) == 4
     for number in range(1, 6):
         known.note(receipts(event(f"s{number}", 1, number)), are_small=True)
 
-    assert [one.reference for one in known.lost(Nothing())] == ["s3@1", "s4@1", "s5@1"]
+    assert [one.reference for one in known.lost(MissingDatabase())] == ["s3@1", "s4@1", "s5@1"]
 
 
 def test_receipts_are_sorted_many_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,4 +140,4 @@ def test_small_requests() -> None:
     requests = [Request([]), Request([Part("a", 1, [small])]), Request([Part("a", 1, [small]), Part("b", 1, [large])])]
 
     assert [is_small(request) for request in requests] == [True, True, False]
-    assert (Nothing().heads(["a", "b"]), Nothing().digests([("a", 1)])) == ([0, 0], [None])
+    assert (MissingDatabase().heads(["a", "b"]), MissingDatabase().digests([("a", 1)])) == ([0, 0], [None])

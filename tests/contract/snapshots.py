@@ -12,7 +12,7 @@ import pytest
 from refold.chat import ChatMessage, ChatRole
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state.packed import _Source
-from refold.domain.chat.state.stored import WINDOW_MIN
+from refold.domain.chat.state.unread_items import WINDOW_MIN
 from refold.domain.context import folded_stream, journal
 from refold.domain.context.decider import Decider
 from refold.domain.context.folded_stream import FoldedStream, Place

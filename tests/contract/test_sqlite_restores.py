@@ -19,7 +19,7 @@ from refold.domain.errors import DamagedError, LogWentBackError
 from refold.domain.log.memory_log import MemoryLog
 from refold.domain.log.ports import Receipt
 from refold.domain.positions import BEGINNING, ONE_SEQUENCE
-from refold.infrastructure.log.database_log import RECENT_MAX, Acknowledged, Nothing
+from refold.infrastructure.log.database_log import RECENT_MAX, Acknowledged, MissingDatabase
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.log.sqlite.open_files import OpenFiles
 from tests.verifying.damaging import sql
@@ -236,12 +236,15 @@ def test_what_is_acknowledged_while_somebody_is_told(tmp_path: Path) -> None:
     known = Acknowledged()
     known.note([first])
 
-    class Meanwhile(Nothing):
+    class Meanwhile(MissingDatabase):
         def digests(self, places: Sequence[tuple[str, int]]) -> list[None]:
             known.note([second])
             return super().digests(places)
 
-    told = [[one.reference for one in known.lost(present)] for present in (Meanwhile(), Nothing(), Nothing())]
+    told = [
+        [one.reference for one in known.lost(present)]
+        for present in (Meanwhile(), MissingDatabase(), MissingDatabase())
+    ]
 
     assert told == [["chat:a@1"], ["chat:b@1"], []]
 
@@ -262,7 +265,7 @@ def test_what_is_acknowledged_is_noted_under_a_lock() -> None:
         # To put in order what was noted, to take it, and to take this.
         lambda: known.note(acknowledged()),
         lambda: known.witness(ONE_SEQUENCE),
-        lambda: known.lost(Nothing()),
+        lambda: known.lost(MissingDatabase()),
     ]
     taken = []
     for step in steps:
@@ -280,13 +283,13 @@ def test_the_newest_events_are_kept_as_they_were(count: int) -> None:
     for receipt in acknowledged(count=count):
         known.note([receipt], are_small=True)
         assert len(known._noted) < RECENT_MAX
-    lost = known.lost(Nothing())
+    lost = known.lost(MissingDatabase())
 
     assert [one.reference for one in lost] == [f"chat:a@{version}" for version in range(1, count + 1)]
     assert [one.event.id if isinstance(one.event, MessageAdded) else "" for one in lost] == [
         "" if version <= count - RECENT_MAX else f"m{version}" for version in range(1, count + 1)
     ]
-    assert known.lost(Nothing()) == []
+    assert known.lost(MissingDatabase()) == []
 
 
 def test_the_ends_of_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +302,7 @@ def test_the_ends_of_many_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert witness is not None
     assert (witness.stream, witness.number) == ("chat:4", 5)
-    assert [one.reference for one in known.lost(Nothing())] == ["chat:2@1", "chat:3@1", "chat:4@1"]
+    assert [one.reference for one in known.lost(MissingDatabase())] == ["chat:2@1", "chat:3@1", "chat:4@1"]
     assert known.witness(ONE_SEQUENCE) is None
 
 
@@ -312,7 +315,7 @@ def test_the_witness_of_a_slice_is_its_last_event() -> None:
     witness = known.witness(ONE_SEQUENCE)
 
     assert witness == ("chat:b", 1, second.events[0].digest, 2, ONE_SEQUENCE)
-    assert [one.reference for one in known.lost(Nothing())] == ["chat:b@1", "chat:a@1"]
+    assert [one.reference for one in known.lost(MissingDatabase())] == ["chat:b@1", "chat:a@1"]
 
 
 @pytest.mark.parametrize(

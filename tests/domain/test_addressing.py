@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold.domain.errors import InvalidInputError, NotFoundError
-from refold.domain.ids import Happened, OfItem, microseconds, parse_address, require_name
+from refold.domain.ids import AtItem, AtItemTime, microseconds, parse_address, require_name
 from refold.domain.memory.memory import InMemoryMemoryStore
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING, Moment
@@ -50,13 +50,13 @@ def test_positions(moment: Moment) -> None:
 def test_a_day_is_meant_to_its_end() -> None:
     """In UTC, to the microsecond."""
     assert parse_address("2026-11-21") == datetime(2026, 11, 21, 23, 59, 59, 999_999, tzinfo=UTC)
-    assert parse_address("happened:2026-11-21") == Happened(datetime(2026, 11, 21, 23, 59, 59, 999_999, tzinfo=UTC))
+    assert parse_address("happened:2026-11-21") == AtItemTime(datetime(2026, 11, 21, 23, 59, 59, 999_999, tzinfo=UTC))
 
 
 def test_items() -> None:
     """By an id, which may look like anything else."""
     for name in ("msg_1", "3", "a@b", "pos:1", "item:x"):
-        assert parse_address(f"item:{name}") == OfItem(name)
+        assert parse_address(f"item:{name}") == AtItem(name)
 
 
 def test_the_first_position() -> None:

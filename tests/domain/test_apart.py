@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from refold.domain.chat.describe import apart_sort, body_of, text_with_role, thoughts_of
+from refold.domain.chat.describe import body_of, source_entry_type, text_with_role, thoughts_of
 from refold.domain.chat.events import MessageAdded, Origin
 
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "They ask why."}]}
@@ -39,7 +39,7 @@ def test_an_entry_of_its_source_says_what_it_is(rest: Any, sort: str, thoughts: 
     """The source's word for it, and thinking where there is some."""
     item = entry(rest)
 
-    assert (apart_sort(item), thoughts_of(item)) == (sort, thoughts)
+    assert (source_entry_type(item), thoughts_of(item)) == (sort, thoughts)
     assert body_of(item) == f"[{sort}, for its source only]"
 
 
@@ -53,7 +53,7 @@ def test_reasoning_of_the_responses_api_is_said_once() -> None:
     """The form of that API is looked at in other items, too."""
     item = of_responses(REASONING)
 
-    assert (apart_sort(item), thoughts_of(item)) == ("reasoning", ["They ask why."])
+    assert (source_entry_type(item), thoughts_of(item)) == ("reasoning", ["They ask why."])
     assert body_of(item) == "[reasoning, for its source only]"
 
 
@@ -95,7 +95,7 @@ def test_a_patch_has_the_word_for_the_sort(patch: dict[str, Any], sort: str) -> 
     rest = json.dumps({"framework": {"items": 1, "patch": patch}}).encode()
     item = MessageAdded(id="m1", created_at=0.0, role="assistant", content="Hm.", origin=Origin(rest=rest, apart=True))
 
-    assert apart_sort(item) == sort
+    assert source_entry_type(item) == sort
 
 
 def test_thinking_of_anthropic_is_called_so() -> None:
@@ -109,7 +109,7 @@ def test_thinking_of_anthropic_is_called_so() -> None:
         extra=b'{"anthropic":{"blocks":[{"thinking":"Why?","type":"thinking"}]}}',
     )
 
-    assert (apart_sort(item), thoughts_of(item)) == ("thinking", ["Why?"])
+    assert (source_entry_type(item), thoughts_of(item)) == ("thinking", ["Why?"])
 
 
 @pytest.mark.parametrize(
@@ -142,4 +142,4 @@ def test_other_items_are_as_they_were() -> None:
     """What is kept beside an item that everybody understands is no part of its text."""
     item = entry(REASONING, ("a text",), apart=False)
 
-    assert (apart_sort(item), thoughts_of(item), body_of(item)) == (None, [], "a text")
+    assert (source_entry_type(item), thoughts_of(item), body_of(item)) == (None, [], "a text")

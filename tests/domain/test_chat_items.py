@@ -16,8 +16,9 @@ from hypothesis import example, given
 from pydantic import BaseModel, ValidationError
 
 import refold
-from refold.domain.chat import shown
+from refold.domain.chat import item_list
 from refold.domain.chat.item_conversion import item_of, recorded_form
+from refold.domain.chat.item_list import ShownItems
 from refold.domain.chat.items import (
     AgentConfigUpdate,
     AgentHandoff,
@@ -30,7 +31,6 @@ from refold.domain.chat.items import (
     ResizeOptions,
 )
 from refold.domain.chat.roles import ChatRole
-from refold.domain.chat.shown import ShownItems
 from refold.domain.chat.state.fold import EMPTY, fold
 from refold.domain.chat.state.sequence import Items
 from refold.domain.concurrency import collector
@@ -359,10 +359,10 @@ def test_the_collector_takes_many_unread_items_for_old(
     names = ("disable", "freeze", "unfreeze", "enable")
     told = SimpleNamespace(**{name: partial(calls.append, name) for name in names})
     told.isenabled, told.get_freeze_count = (lambda: True), (lambda: frozen)
-    for module in (shown, collector):
+    for module in (item_list, collector):
         monkeypatch.setattr(module, "gc", told)
 
-    made = [len(shown._unread(Items(), range(count), bytes(count))) for count in (9, 5_000)]
+    made = [len(item_list._unread(Items(), range(count), bytes(count))) for count in (9, 5_000)]
 
     assert made == [9, 5_000]
     assert calls == ["disable", *steps, "enable"]
@@ -376,12 +376,12 @@ def test_unread_items_stand_where_edits_put_them(steps: list[tuple[str, int]]) -
     """In the list, and by ordinal; each is of the kind that the snapshot says."""
     whole = fold(EMPTY, line_of(steps).events).items
     stored = whole.unread(lambda ordinals: [whole.item(one) for one in ordinals])
-    stored.arena.stored_kinds()[:] = bytes(ordinal % len(shown.UNREAD) for ordinal in range(whole.reach))
+    stored.item_table.stored_kinds()[:] = bytes(ordinal % len(item_list.UNREAD) for ordinal in range(whole.reach))
 
     made = ShownItems()
     listed = [*list.__iter__(made.of(stored, None, None))]
 
-    assert [shown._ordinal_of(one) for one in listed] == list(whole.order())
-    assert [type(one) for one in listed] == [shown.UNREAD[one % len(shown.UNREAD)] for one in whole.order()]
+    assert [item_list._ordinal_of(one) for one in listed] == list(whole.order())
+    assert [type(one) for one in listed] == [item_list.UNREAD[one % len(item_list.UNREAD)] for one in whole.order()]
     by_ordinal = dict(zip(whole.order(), listed, strict=True))
     assert made._made[1] == [by_ordinal.get(ordinal) for ordinal in range(whole.reach)]

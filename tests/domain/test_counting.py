@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ChatItemEvent
 from refold.domain.chat.items import ImageContent
-from refold.domain.chat.state.arena import RunningTotals, totals_of
+from refold.domain.chat.state.item_table import RunningTotals, totals_of
 from refold.domain.chat.state.sequence import RunningTokens
 from refold.domain.chat.tokens import CHARACTERS, SCRIPTS, estimate_tokens, tiktoken_counter
 from refold.domain.totals import Totals

@@ -13,10 +13,10 @@ from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import Forked, Named
 from refold.domain.chat.rules.decide import CHAT
 from refold.domain.chat.state import packed as chat_packed
-from refold.domain.chat.state.fold import ChatState, TakenItem, fold
+from refold.domain.chat.state.fold import ChatState, ReferencedItem, fold
 from refold.domain.chat.state.loading import _last_taken, complete
 from refold.domain.chat.state.packed import packed
-from refold.domain.chat.state.stored import SCANS_MAX, Hashes, StoredItems
+from refold.domain.chat.state.unread_items import SCANS_MAX, Hashes, StoredItems
 from refold.domain.context.context import Context
 from refold.domain.context.snapshot import Packing
 from refold.domain.errors import DamagedError
@@ -201,7 +201,7 @@ def test_the_last_items_behind_many_other_events() -> None:
 
     log: Any = None
     place = Ref(len(events), STREAM)
-    assert _last_taken(log, place, last_events, 5) == ([TakenItem(Ref(2, STREAM), events[1])], (1, OPENED))
+    assert _last_taken(log, place, last_events, 5) == ([ReferencedItem(Ref(2, STREAM), events[1])], (1, OPENED))
     assert asked == [5, 13, 26, 52, 104]
     assert _last_taken(log, place, lambda count: events[2:], 200) == (None, (0, None))
 
@@ -253,7 +253,7 @@ def test_a_snapshot_of_a_message_that_is_being_written() -> None:
             assert packed(fold(again, events[version:])) == packed(chat._journal.state)
 
     stored: Any = chat_packed.unpacked(log, STREAM, packed(one_by_one) or b"").items.raw.items
-    held = list(one_by_one.items.arena.items)
+    held = list(one_by_one.items.item_table.items)
     for places in (range(0), [], [0], [0, 2], [1, 0, 4], [3, 4], range(1, 5)):
         assert [*stored._read(places)] == [held[place] for place in places]
 

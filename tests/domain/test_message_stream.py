@@ -149,7 +149,7 @@ async def test_in_an_event_loop() -> None:
 
 
 def test_an_old_view_keeps_the_old_form() -> None:
-    """Of one arena the live context continues, and a fork that shares it; counters of tokens count it again."""
+    """Of one item table the live context continues, and a fork that shares it; counters of tokens count it again."""
     chat = ChatContext()
     chat.add_message("user", "Where?")
     with chat.stream() as out:

@@ -26,10 +26,10 @@ from refold.domain.chat.events import (
 )
 from refold.domain.chat.pairing import pair_calls
 from refold.domain.chat.rules.edits import Partners
-from refold.domain.chat.state.arena import Arena, totals_of
-from refold.domain.chat.state.fold import EMPTY, ChatState, Completed, TakenItem, fold
+from refold.domain.chat.state.fold import EMPTY, ChatState, Completed, ReferencedItem, fold
+from refold.domain.chat.state.item_table import ItemTable, totals_of
 from refold.domain.chat.state.sequence import Items
-from refold.domain.chat.state.stored import ItemNames
+from refold.domain.chat.state.unread_items import ItemNames
 from refold.domain.named_events import Resolved
 from refold.domain.spans import Ref, Segment, Span, spans_of
 from refold.domain.totals import Totals
@@ -63,7 +63,7 @@ def require(state: ChatState, line: Line) -> None:
     assert [items.find(item_id) for item_id in shown] == list(range(len(shown)))
     assert all(items.find(item_id) is None and items.ordinal(item_id) is not None for item_id in line.gone)
     assert {item_id for item_id in line.ids if items.is_pinned(items.ordinal(item_id) or 0)} == line.pinned
-    assert [items.arena.items[one].id for one in items.whole_order()] == line.ids
+    assert [items.item_table.items[one].id for one in items.whole_order()] == line.ids
     runs = items.view_runs()
     assert runs is None or [*chain.from_iterable(runs)] == list(items.order())
     assert (runs is None) == bool(items.edits and items.edits.placed)
@@ -136,7 +136,7 @@ def test_the_first_that_is_younger(steps: list[tuple[str, int]], more: list[tupl
     for items in (one.items for one in states):
         wanted = next((item.id for item in items if item.created_at > time), None)
         found = items.first_younger(time)
-        assert (None if found is None else items.arena.items[found].id) == wanted
+        assert (None if found is None else items.item_table.items[found].id) == wanted
 
 
 def test_a_deep_chain_of_inserts() -> None:
@@ -200,7 +200,7 @@ def test_a_piece_of_a_message_copies_no_list(gone: tuple[ItemsEvicted, ...]) -> 
     done = evolve(evolve(two, MessageFinished(item=Ref(40_002), role="user", text="end")), said("last"))
 
     texts = {"start": start, "one": one, "two": two, "side": side, "done": done}
-    grown = [state.items.arena.items[40_000] for state in texts.values()]
+    grown = [state.items.item_table.items[40_000] for state in texts.values()]
     assert [getattr(one, "content", None) for one in grown] == [
         ("",), ("word ",), ("word word ",), ("word ",), ("word word end",)
     ]  # fmt: skip
@@ -214,12 +214,12 @@ def test_a_piece_of_a_message_copies_no_list(gone: tuple[ItemsEvicted, ...]) -> 
 
 
 def test_a_trial_with_a_piece_adds_nothing_to_the_items_it_borrowed() -> None:
-    """The arena stays that of its owner, also after a message in it grew in the trial."""
+    """The item table stays that of its owner, also after a message in it grew in the trial."""
     items = fold(EMPTY, [OPENED, said("m1"), said("grows", ("",), incomplete=UNFINISHED)]).items
     trial = items.borrowed().rewritten({1: said("grows", ("word",), incomplete=UNFINISHED)}).plus([said("m3")], 4)
 
     assert ids(trial) == ["m1", "grows", "m3"]
-    assert len(items.arena.items) == len(items) == 2
+    assert len(items.item_table.items) == len(items) == 2
 
 
 def test_a_message_that_ends_in_an_older_state() -> None:
@@ -243,7 +243,7 @@ def test_a_fork_that_carries_a_part_has_no_piece_of_what_it_left() -> None:
     """Folded in one go behind a message that had begun to grow in the parent."""
     begun = said("grows", ("",), incomplete=UNFINISHED)
     event = msgspec.structs.replace(FORK, version=3, carried=(Span.of("chat:a", [9]),))
-    fork = Resolved(event, (TakenItem(Ref(9, "chat:a"), said("taken")),))
+    fork = Resolved(event, (ReferencedItem(Ref(9, "chat:a"), said("taken")),))
 
     state = fold(EMPTY, [OPENED, begun, MessageExtended(item=Ref(2), text=" of the parent"), fork])
 
@@ -293,11 +293,15 @@ def test_partners_of_repeated_calls(kinds: list[tuple[str, str, int]], data: st.
 
     for are_gone in (False, True):
         order = list(items.whole_order() if are_gone else items.order())
-        pairs = pair_calls(items.arena.items[ordinal] for ordinal in order)
+        pairs = pair_calls(items.item_table.items[ordinal] for ordinal in order)
         found = Partners(items, are_gone=are_gone)
         for place, ordinal in enumerate(order):
             partner = pairs.partner(place)
-            same = items.arena.with_call_id(events[ordinal].call_id, items.reach) if kinds[ordinal][0] in "con" else []
+            same = (
+                items.item_table.with_call_id(events[ordinal].call_id, items.reach)
+                if kinds[ordinal][0] in "con"
+                else []
+            )
             # Two that are a plain pair belong together, also where one of them left.
             if len(same) != 2:
                 assert found.of(ordinal) == (None if partner is None else order[partner])
@@ -307,11 +311,11 @@ def test_a_value_finds_nothing_of_what_came_later() -> None:
     """Versions share what they are made of: by an id, a call's id or a birth each finds its own items alone."""
     early = fold(EMPTY, [OPENED, said("m1"), called("f1")])
     late = fold(early, [said("m2"), returned("o1", call_id="f1")])
-    arena = late.items.arena
+    item_table = late.items.item_table
 
-    assert arena is early.items.arena
-    assert [arena.find(name, count) for name in ("f1", "m2") for count in (2, 3)] == [1, 1, None, 2]
-    assert [arena.with_call_id("f1", count) for count in (1, 2, 3, 4)] == [[], [1], [1], [1, 3]]
+    assert item_table is early.items.item_table
+    assert [item_table.find(name, count) for name in ("f1", "m2") for count in (2, 3)] == [1, 1, None, 2]
+    assert [item_table.with_call_id("f1", count) for count in (1, 2, 3, 4)] == [[], [1], [1], [1, 3]]
     assert [early.items.find("m2"), late.items.find("m2")] == [None, 2]
 
 
@@ -353,39 +357,39 @@ def test_what_stands_beside_an_unknown_name() -> None:
 @pytest.mark.parametrize(
     "look",
     [
-        lambda arena: arena.totals(2),
-        lambda arena: arena.first_younger(1.0, 2),
-        lambda arena: arena.find("m1", 2),
-        lambda arena: arena.with_call_id("f1", 2),
+        lambda item_table: item_table.totals(2),
+        lambda item_table: item_table.first_younger(1.0, 2),
+        lambda item_table: item_table.find("m1", 2),
+        lambda item_table: item_table.with_call_id("f1", 2),
     ],
 )
 def test_what_versions_share_is_made_under_a_lock(look: Callable[[Any], object]) -> None:
     """Running totals and indexes grow when somebody looks, in any thread."""
-    arena = fold(EMPTY, [OPENED, said("m1"), called("f1")]).items.arena
-    arena._lock = lock = CountedLock()  # type: ignore[assignment]
+    item_table = fold(EMPTY, [OPENED, said("m1"), called("f1")]).items.item_table
+    item_table._lock = lock = CountedLock()  # type: ignore[assignment]
 
-    look(arena)
+    look(item_table)
     assert lock.taken > 0
 
 
 def test_reformed_items_are_found_under_what_was_not_looked_for_before() -> None:
     """A copy shares what is known of ids; it knows all of its items, though nobody asked the first for one."""
-    arena = fold(EMPTY, [OPENED, said("m1"), called("f1"), returned("o1", call_id="f1")]).items.arena
+    item_table = fold(EMPTY, [OPENED, said("m1"), called("f1"), returned("o1", call_id="f1")]).items.item_table
 
-    copy = arena.reformed({0: said("m1")}, 3)
+    copy = item_table.reformed({0: said("m1")}, 3)
 
     assert [copy.find(name, 3) for name in ("m1", "f1", "o1")] == [0, 1, 2]
-    assert copy.with_call_id("f1", 3) == arena.with_call_id("f1", 3) == [1, 2]
+    assert copy.with_call_id("f1", 3) == item_table.with_call_id("f1", 3) == [1, 2]
 
 
 def test_a_reformed_copy_does_not_grow() -> None:
     """It shares where items are from; whoever goes on behind it takes a copy of its own."""
     items = fold(EMPTY, [OPENED, said("m1"), said("m2")]).items
-    count = len(items.arena.items)
-    reformed = Items(items.arena.reformed({0: said("m1", "new")}, count), count)
+    count = len(items.item_table.items)
+    reformed = Items(items.item_table.reformed({0: said("m1", "new")}, count), count)
 
-    assert reformed.own_arena() is not reformed.arena
-    assert items.own_arena() is items.arena
+    assert reformed.own_item_table() is not reformed.item_table
+    assert items.own_item_table() is items.item_table
 
 
 class CountedOrder(list[int]):
@@ -436,8 +440,8 @@ def test_names_are_added_again_after_an_interrupt() -> None:
 
 def test_runs_are_packed_while_another_thread_adds_one() -> None:
     """A snapshot of the items before is made in the middle of that."""
-    arena = Arena()
-    arena.extend([said("a")], 0, 2)
-    arena._starts.append(1)
+    item_table = ItemTable()
+    item_table.extend([said("a")], 0, 2)
+    item_table._starts.append(1)
 
-    assert arena.runs(1) == [(0, 0, 2)]
+    assert item_table.runs(1) == [(0, 0, 2)]

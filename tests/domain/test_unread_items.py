@@ -21,13 +21,13 @@ from pydantic import TypeAdapter
 
 import refold
 from refold.chat import ChatMessage, ChatRole, FunctionCall
-from refold.domain.chat import shown
+from refold.domain.chat import item_list
+from refold.domain.chat.item_list import UNREAD, SeenItems, UnreadCall, UnreadList
 from refold.domain.chat.items import ChatItem
-from refold.domain.chat.shown import UNREAD, SeenItems, UnreadCall, UnreadList
 from refold.domain.chat.state.fold import ChatState
 from refold.domain.chat.state.packed import PACKING as CHAT_PACKING
 from refold.domain.chat.state.packed import _Source
-from refold.domain.chat.state.stored import ItemNames
+from refold.domain.chat.state.unread_items import ItemNames
 from refold.domain.context import folded_stream
 from refold.domain.context.snapshot import Snapshot
 from refold.domain.errors import DamagedError, DecisionRefusedError, StorageClosedError
@@ -79,7 +79,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[ChatItem]]
 def opened(kept: tuple[str, list[ChatItem]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Opened]:
     """The chat, opened from its snapshot in a copy of the store."""
     monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 200)
-    monkeypatch.setattr(shown, "MADE_AT_ONCE", 100)
+    monkeypatch.setattr(item_list, "MADE_AT_ONCE", 100)
     made = Opened(shutil.copy(kept[0], tmp_path / "store.db"), kept[1])
     whole = _Source.read
 
@@ -271,7 +271,7 @@ def test_calls_are_found_by_their_id(opened: Opened, monkeypatch: pytest.MonkeyP
     items = opened.chat._journal.state.items
     monkeypatch.setattr(ItemNames, "with_call_id", lambda names, *_: names._calls)
 
-    assert [items.arena.with_call_id(name, items.reach) for name in ("c1", "c2")] == [[ITEMS, ITEMS + 1], []]
+    assert [items.item_table.with_call_id(name, items.reach) for name in ("c1", "c2")] == [[ITEMS, ITEMS + 1], []]
 
 
 def test_nothing_is_read_before_it_is_used(opened: Opened) -> None:
@@ -468,7 +468,7 @@ def test_an_item_is_read_again_after_an_interrupt(opened: Opened, monkeypatch: p
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(shown, step, interrupt)
+        patch.setattr(item_list, step, interrupt)
         with pytest.raises(KeyboardInterrupt):
             _ = item.id
 

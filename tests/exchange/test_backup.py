@@ -29,8 +29,8 @@ from refold.infrastructure.exchange import backup_file
 from refold.infrastructure.exchange.backup import back_up_from, check_backup
 from refold.infrastructure.exchange.backup_file import writing_backup
 from refold.infrastructure.exchange.restore import restore
-from refold.infrastructure.log.postgres import aside
-from refold.infrastructure.log.sqlite import aside as sqlite_aside
+from refold.infrastructure.log.postgres import staged_log
+from refold.infrastructure.log.sqlite import staged_log as sqlite_aside
 from refold.infrastructure.store_id import lineage_of
 
 from .backed_up import events_of, fill_store, filled, rows_of, say
@@ -214,7 +214,7 @@ def test_nobody_appends_to_a_store_that_is_found_empty(pg_url: str) -> None:
     refold.open(pg_url).close()
     with psycopg.connect(pg_url) as guard, psycopg.connect(pg_url) as writer:
         ((schema,),) = guard.execute("SELECT current_schema()").fetchall()
-        aside._require_empty(guard, schema, "it")
+        staged_log._require_empty(guard, schema, "it")
         with pytest.raises(psycopg.errors.LockNotAvailable):
             writer.execute("LOCK TABLE event IN ROW EXCLUSIVE MODE NOWAIT")
 
@@ -223,7 +223,7 @@ def test_nobody_appends_to_a_store_that_is_found_empty(pg_url: str) -> None:
 def test_events_that_came_meanwhile_are_left_alone(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     """What is made aside takes the place of an empty store, and not of one that somebody has begun to use."""
     place = str(request.getfixturevalue("pg_url")) if kind == "postgres" else str(tmp_path / "target.db")
-    made = aside.made_aside if kind == "postgres" else sqlite_aside.made_aside
+    made = staged_log.made_aside if kind == "postgres" else sqlite_aside.made_aside
     refold.open(place).close()
     for name in ("first", "second"):
         with made(place, overwrite=False) as (beside, put_in_place):

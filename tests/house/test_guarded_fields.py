@@ -25,8 +25,8 @@ ALONE = {"__init__", "_after_fork", "_fork_is_over", "__del__"}
 # Methods that use such a field without the lock. Most read one value, which others replace as a whole; some look again
 # under the lock, or are used by one thread alone. Whoever adds one here has thought about it.
 WITHOUT = {
-    # The items and ids of an arena only grow, and are read up to a length that the caller knows.
-    "domain.chat.state.arena.Arena": "_stored_names find may_have_call_id reformed unread",
+    # The items and ids of an item table only grow, and are read up to a length that the caller knows.
+    "domain.chat.state.item_table.ItemTable": "_stored_names find may_have_call_id reformed unread",
     # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
     # `execute` waits without the lock, which the transaction needs that it waits for, and then looks again.
     "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_changed_within is_loaded"
@@ -52,7 +52,7 @@ WITHOUT = {
     "infrastructure.log.postgres.ends.Ends": "known read",
     # The transaction in which they run holds the lock of the database.
     "infrastructure.log.sqlite.append.Appender": "_begin append_locked",
-    "infrastructure.log.sqlite.connection.SqliteDatabase": "_close_readers _idle_or_new _leave _take_seat"
+    "infrastructure.log.sqlite.connection.SqliteDatabase": "_close_readers _idle_or_new _leave _take_slot"
     " _wait_for_readers close come_back leave reading write writing",
     "infrastructure.projecting.store.MemoryProjectionStore": "note",
     "infrastructure.projecting.store.ReadOnlyProjectionStore": "note",

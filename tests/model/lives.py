@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from refold.domain.chat.state import stored
+from refold.domain.chat.state import unread_items
 from refold.domain.context import folded_stream
 from refold.domain.log.ports import LiveLog
 from tests.support.effort import IS_DEEP
@@ -71,4 +71,4 @@ def live(machine: type[RuleBasedStateMachine], *, examples: int, steps: int = 30
 def with_short_snapshots(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let views of streams as short as here begin with snapshots, and read a few items at a time."""
     monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 6)
-    monkeypatch.setattr(stored, "WINDOW_MIN", 2)
+    monkeypatch.setattr(unread_items, "WINDOW_MIN", 2)

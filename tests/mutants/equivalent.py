@@ -59,7 +59,7 @@ EQUIVALENT = {
         "infrastructure/projecting/partitions.py",
         "is_stopped = False",
     ): "a plan that was called off is no longer the plan",
-    ("domain/chat/shown.py", "arrived = [*recorded.arrivals()] if (len(missing) >= FEW) else None"): (
+    ("domain/chat/item_list.py", "arrived = [*recorded.arrivals()] if (len(missing) >= FEW) else None"): (
         "both ways give the same versions, in another time"
     ),
     (
@@ -84,7 +84,10 @@ EQUIVALENT = {
         "infrastructure/frameworks/claude.py",
         'earlier = None if data is None else SessionSummaryEntry(session_id=key["session_id"], mtime=1, data=data)',
     ): "of an earlier summary its data alone is read",
-    ("domain/chat/state/stored.py", "self._asked = 1"): "an index is made one question earlier, and answers the same",
+    (
+        "domain/chat/state/unread_items.py",
+        "self._asked = 1",
+    ): "an index is made one question earlier, and answers the same",
     ("infrastructure/projecting/leases.py", "self._beat = 1"): _BEATS,
     ("infrastructure/projecting/leases.py", "self._beat += 2"): _BEATS,
     ("infrastructure/projecting/leases.py", "self._place = self._beat = 1"): _BEATS,
@@ -96,7 +99,7 @@ EQUIVALENT = {
         "page = events.read_all(after=Moment.of({**heads, lane: number - 1}), limit=2, until=end)",
     ): "between the event before the end and the end is only one event",
     (
-        "infrastructure/log/sqlite/beside.py",
+        "infrastructure/log/sqlite/side_tables.py",
         "for (joined,) in connection.execute(DIGESTS_OF_BLOCKS, (((first + 1)) // (last - first + 1),)):",
     ): "a segment has more than two positions",
     ("infrastructure/log/sqlite/append.py", "EMPTY: Last = (0, 1, NO_DIGEST)"): (
@@ -186,10 +189,10 @@ EQUIVALENT = {
         "edits.pinned[ordinal] = False",
     ): "only the ordinals of what is pinned count",
     (
-        "infrastructure/log/sqlite/aside.py",
+        "infrastructure/log/sqlite/staged_log.py",
         "with closing(sqlite3.connect(target, isolation_level=None, timeout=2)) as connection:",
     ): "who has a file open keeps it for longer than either",
-    ("domain/chat/state/arena.py", "if (ordinal is None or self._indexed < len(self.items)):"): (
+    ("domain/chat/state/item_table.py", "if (ordinal is None or self._indexed < len(self.items)):"): (
         "the index is brought up to date earlier than it must be"
     ),
     (

@@ -133,7 +133,11 @@ def test_a_constant_is_tried_by_those_who_use_it(tmp_path: Path) -> None:
 
 def test_what_is_set_is_tried_by_those_who_read_it(tmp_path: Path) -> None:
     """Of all who run the line they come first, however slow they are."""
-    file, reading, other = "domain/chat/shown.py", "tests/domain/test_a.py::test_b", "tests/domain/test_a.py::test_c"
+    file, reading, other = (
+        "domain/chat/item_list.py",
+        "tests/domain/test_a.py::test_b",
+        "tests/domain/test_a.py::test_c",
+    )
     source = (ROOT / file).read_text()
     lines = source.splitlines()
     is_set, read = (

@@ -125,7 +125,7 @@ def test_closing_waits_for_readers(pg_url: str) -> None:
     rows: list[object] = []
     reader = threading.Thread(target=lambda: rows.append(database.ask(WAIT, Call("SELECT 1"))[1]))
     reader.start()
-    while not database._seats:
+    while not database._slots:
         pass
     database.close()
     reader.join(10)

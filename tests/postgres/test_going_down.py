@@ -23,7 +23,7 @@ from refold.domain.errors import (
     StorageUnavailableError,
 )
 from refold.infrastructure.log.postgres import connection as database
-from refold.infrastructure.log.postgres.inquiry import Inquiry, StreamMovedError
+from refold.infrastructure.log.postgres.locked_queries import Inquiry, StreamMovedError
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.row_faults import MissingTableError
 from tests.contract.writing import append, numbers, said

@@ -10,8 +10,8 @@ from refold.infrastructure.log.compression import Compression, no_dictionary
 from refold.infrastructure.log.postgres.planning import (
     IDS_MAX,
     Answer,
+    EarlierEvents,
     EventIds,
-    Found,
     Memory,
     NotKnownError,
     Order,
@@ -20,7 +20,7 @@ from refold.infrastructure.log.postgres.planning import (
     StreamTip,
 )
 from refold.infrastructure.log.postgres.wire import int4
-from refold.infrastructure.log.records import ANY, Draft, Known, Part, Placed, Request
+from refold.infrastructure.log.records import ANY, AssignedPlace, Draft, EarlierVersions, Part, Request
 
 NOW = 1_790_000_000_000_000
 
@@ -45,7 +45,7 @@ def remembering(**versions: int) -> Memory:
     return memory
 
 
-def plan_of(memory: Memory, found: Found | None = None) -> Plan:
+def plan_of(memory: Memory, found: EarlierEvents | None = None) -> Plan:
     """Return an empty plan."""
     return Plan(memory, NOW, COMPRESSION, found)
 
@@ -175,11 +175,11 @@ def test_a_key_and_a_conflict() -> None:
 
 def test_a_known_key_comes_first() -> None:
     """The answer is what was recorded then; the rest of the request is not written."""
-    plan = plan_of(remembering(a=4), Found({("a", "k"): Known(2, 3)}, {}))
+    plan = plan_of(remembering(a=4), EarlierEvents({("a", "k"): EarlierVersions(2, 3)}, {}))
 
     (answer,) = plan.answers([Order(Request([part("a", 9, key="k"), part("b", 1)]), 100)])
 
-    assert (answer, tables(plan)) == ([Known(2, 3), None], [])
+    assert (answer, tables(plan)) == ([EarlierVersions(2, 3), None], [])
 
 
 def test_a_key_twice_in_a_group() -> None:
@@ -188,14 +188,14 @@ def test_a_key_twice_in_a_group() -> None:
 
     answers = plan.answers([Order(Request([part("a", ANY, 2, key="k")]), number) for number in (100, 200)])
 
-    assert (placed(answers[0]), answers[1]) == ([[(5, 11), (6, 12)]], [Known(5, 6)])
+    assert (placed(answers[0]), answers[1]) == ([[(5, 11), (6, 12)]], [EarlierVersions(5, 6)])
     assert tables(plan) == ["event", "idempotency"]
 
 
 def test_what_was_recorded_before_is_answered() -> None:
     """By the ids of the events, whatever the stream's head is by now."""
-    before = {number: Placed(number, 3, number, NOW, NO_DIGEST) for number in (100, 101)}
-    plan = plan_of(remembering(a=4), Found({}, before))
+    before = {number: AssignedPlace(number, 3, number, NOW, NO_DIGEST) for number in (100, 101)}
+    plan = plan_of(remembering(a=4), EarlierEvents({}, before))
 
     (answer,) = plan.answers([Order(Request([part("a", 3, 2)]), 100)])
 

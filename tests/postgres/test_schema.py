@@ -16,9 +16,9 @@ from refold.domain.ids import slice_of
 from refold.infrastructure.cli import main
 from refold.infrastructure.log.evidence import SegmentRow
 from refold.infrastructure.log.postgres import connection
-from refold.infrastructure.log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS, Segments, Snapshots
 from refold.infrastructure.log.postgres.log import PostgresLog
 from refold.infrastructure.log.postgres.schema import schema_statements
+from refold.infrastructure.log.postgres.side_tables import MAKE_SEGMENTS, MAKE_SNAPSHOTS, Segments, Snapshots
 from refold.infrastructure.log.postgres.wire import BEGIN, Call, int4
 from refold.infrastructure.trust.tables import BOTH, IN_POSTGRES, PostgresTables
 from tests.contract.stores import start_python

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import refold
-from refold.infrastructure.projecting import ahead, comparison, runner
+from refold.infrastructure.projecting import comparison, fold_ahead, runner
 
 from .helped import PAGE, Watched
 from .small_pages import with_small_pages
@@ -54,8 +54,8 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Watched]]:
         started.append(Watched(task))
         return started[-1]
 
-    monkeypatch.setattr(ahead, "Ahead", start)
-    monkeypatch.setattr(ahead, "cores", lambda: 2)
+    monkeypatch.setattr(fold_ahead, "FoldingProcess", start)
+    monkeypatch.setattr(fold_ahead, "cores", lambda: 2)
     monkeypatch.setattr(runner, "AHEAD_EVENTS_MIN", 1)
     monkeypatch.setattr(runner, "PAGE_EVENTS", PAGE)
     yield started

@@ -13,7 +13,7 @@ import pytest
 import refold
 from refold.domain.positions import Moment
 from refold.infrastructure.projecting import runner
-from refold.infrastructure.projecting.ahead import Ahead, FoldedPage
+from refold.infrastructure.projecting.fold_ahead import FoldedPage, FoldingProcess
 
 from .histories import something_of_everything
 
@@ -21,7 +21,7 @@ PATIENCE_SECONDS = 60
 PAGE = 4
 
 
-class Watched(Ahead):
+class Watched(FoldingProcess):
     """A helper that is waited for until it has begun, and that counts its pages."""
 
     def __init__(self, task: dict[str, Any]) -> None:

@@ -18,8 +18,8 @@ import refold
 from refold.domain.errors import DamagedError, StorageClosedError
 from refold.domain.positions import Moment
 from refold.infrastructure.log.codec import CODEC, Codec
-from refold.infrastructure.projecting import ahead, runner
-from refold.infrastructure.projecting.ahead import FoldedPage, helper_for
+from refold.infrastructure.projecting import fold_ahead, runner
+from refold.infrastructure.projecting.fold_ahead import FoldedPage, helper_for
 from refold.infrastructure.projecting.folding import fold_page
 from refold.projections.catalogue import CATALOGUE
 from refold.projections.search import SEARCH
@@ -114,8 +114,8 @@ def test_a_helper_that_fails_changes_nothing(
     place: str, helpers: list[Watched], monkeypatch: pytest.MonkeyPatch, harm: Callable[[Watched], None], page: int
 ) -> None:
     """This process goes on alone, before the first page of the helper or after some."""
-    monkeypatch.setattr(ahead, "PATIENCE_SECONDS", 0.3)
-    monkeypatch.setattr(ahead, "PAGES_AHEAD", 1)
+    monkeypatch.setattr(fold_ahead, "PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr(fold_ahead, "PAGES_AHEAD", 1)
     with refold.open(place) as store:
         # More than goes into a pipe, so that the helper is still at it.
         told(store, *(" ".join(f"word{number}x{text}" for number in range(4_000)) for text in range(10 * PAGE)))
@@ -145,11 +145,11 @@ def test_a_helper_that_does_not_begin(
     if fault == "another log":
         monkeypatch.setattr("refold.infrastructure.helper_process._last_digest", lambda *_: "00")
     elif fault == "breaks off":
-        monkeypatch.setattr(ahead, "BEGIN", "1 / 0")
+        monkeypatch.setattr(fold_ahead, "BEGIN", "1 / 0")
     elif fault == "is not Python":
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     else:
-        monkeypatch.setattr(ahead, "BEGIN", "import sys; sys.stdout.write('x' * 10_000)")
+        monkeypatch.setattr(fold_ahead, "BEGIN", "import sys; sys.stdout.write('x' * 10_000)")
 
     with refold.open(place) as store:
         assert store.search("parcel")
@@ -284,7 +284,7 @@ def test_what_is_erased_meanwhile_is_not_found(place: str, helpers: list[Watched
             if done > 6 * PAGE:
                 store._runner.on_page = None
                 # By now the helper has read all.
-                while not helpers[0]._messages.qsize() >= ahead.PAGES_AHEAD:
+                while not helpers[0]._messages.qsize() >= fold_ahead.PAGES_AHEAD:
                     time.sleep(0.01)
                 other.erase(context="last", why="a test", dry_run=False)
 
@@ -324,7 +324,7 @@ def test_who_gets_a_helper(place: str, helpers: list[Watched], monkeypatch: pyte
         assert helper_for(seen.log, seen._projections, [SEARCH], log.now()) is None
         assert helper_for(log, store._projections, [CATALOGUE], log.now()) is None
         assert helper_for(log, store._projections, [SEARCH, Counts()], log.now()) is None
-        for module, name, value in ((ahead, "cores", lambda: 1), (sys, "executable", "/usr/bin/uwsgi")):
+        for module, name, value in ((fold_ahead, "cores", lambda: 1), (sys, "executable", "/usr/bin/uwsgi")):
             with monkeypatch.context() as patched:
                 patched.setattr(module, name, value)
                 assert helper_for(log, store._projections, [SEARCH], log.now()) is None
@@ -355,7 +355,7 @@ def test_a_row_of_an_earlier_page_is_read_before_it_is_stored(tmp_path: Path) ->
                 out.write(piece)
                 out.flush()
         events = store.log.read_all(after=Moment(), limit=100).events
-        rows = ahead._RowsAhead(store._projections, [SEARCH])
+        rows = fold_ahead._RowsAhead(store._projections, [SEARCH])
         folded = []
         for number, event in enumerate(events, 1):
             folded.append(fold_page(SEARCH, [event], rows))
@@ -370,17 +370,17 @@ def test_a_row_of_an_earlier_page_is_read_before_it_is_stored(tmp_path: Path) ->
 
 def test_pages_of_large_texts_have_fewer_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several pages are held at a time, so that their size is what matters; short texts come many at a time again."""
-    monkeypatch.setattr(ahead, "PAGE_BYTES", 4_000)
+    monkeypatch.setattr(fold_ahead, "PAGE_BYTES", 4_000)
     pages: list[bytes] = []
-    monkeypatch.setattr(ahead, "_say", pages.append)
+    monkeypatch.setattr(fold_ahead, "_say", pages.append)
     with refold.open(tmp_path / "store.db") as store:
         told(store, *["word " * 200] * 40, *["short"] * 200)
-        ahead._fold(store.log, store._projections, [SEARCH], Moment(), store.now(), 20)
+        fold_ahead._fold(store.log, store._projections, [SEARCH], Moment(), store.now(), 20)
 
     folded = [msgspec.msgpack.decode(page, type=FoldedPage) for page in pages]
     ends = [one.page.moment.events for one in folded]
     counts = [after - before for before, after in pairwise([0, *ends])]
     assert (counts[0], max(counts[1:5]), max(counts[8:])) == (20, 4, 20)
-    assert all(len(page) < 2 * ahead.PAGE_BYTES for page in pages[1:])
+    assert all(len(page) < 2 * fold_ahead.PAGE_BYTES for page in pages[1:])
     assert [one.is_last for one in folded] == [*[False] * (len(folded) - 1), True]
     assert sum(len(one.rows(SEARCH)) for one in folded) == 240

@@ -16,7 +16,7 @@ import pytest
 
 import refold
 from refold.infrastructure.helper_process import HelperProcess
-from refold.infrastructure.projecting.ahead import Ahead
+from refold.infrastructure.projecting.fold_ahead import FoldingProcess
 from refold.projections.search import SEARCH
 from tests.interrupts.injecting import (
     InterruptedHereError,
@@ -45,7 +45,7 @@ def is_ending(point: Point) -> bool:
     """Return whether a point is where a helper is about to be ended: then it ends with this process."""
     if point.path.endswith("runner.py"):
         return "helper" in Path(point.path).read_text().splitlines()[point.line - 1]
-    first = inspect.getsourcelines(Ahead.end if point.path.endswith("ahead.py") else HelperProcess.end)
+    first = inspect.getsourcelines(FoldingProcess.end if point.path.endswith("fold_ahead.py") else HelperProcess.end)
     return first[1] <= point.line < first[1] + 4
 
 

@@ -34,7 +34,7 @@ from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.projections import contract
 from refold.projections.contract import RANKED_CHARACTERS, SearchedRow, SearchQuery
 from refold.projections.json_texts import texts_of_run_event
-from refold.projections.search import SEARCH, Search, SearchHit, passage_of
+from refold.projections.search import SEARCH, Search, SearchHit, searchable_text_of
 
 from .telling import ALL, FINDS, TEXTS, found, told
 
@@ -294,7 +294,7 @@ class Newest:
 
     def evolve(self, key: str, row: SearchedRow | None, event: RecordedEvent) -> SearchedRow:
         """Return the row of the stream, with what was said now in place of what was said before."""
-        passage = passage_of(event.event)
+        passage = searchable_text_of(event.event)
         return SearchedRow(
             key=key,
             kind="chat",

@@ -146,13 +146,13 @@ def test_a_snippet_of_a_long_text_is_found_piece_by_piece(near: int, monkeypatch
 def test_a_snippet_reads_little_of_a_long_text(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search finds outputs of tools of any length; of a megabyte, the beginning is enough for a word there."""
     read: list[int] = []
-    spread = words._spread
+    spread = words._folded_text
 
     def noted(text: str) -> str:
         read.append(len(text))
         return spread(text)
 
-    monkeypatch.setattr(words, "_spread", noted)
+    monkeypatch.setattr(words, "_folded_text", noted)
 
     assert "a needle in" in snippet_of("hay " * 99 + "a needle in it " + "hay " * 250_000, Term("needle"))
     assert sum(read) < 100_000

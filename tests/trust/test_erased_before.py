@@ -17,7 +17,7 @@ from refold.domain.log.ports import NewEvents
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.domain.trajectory import run as running
-from refold.infrastructure.trust.erasing import Wanted
+from refold.infrastructure.trust.erasing import ErasureRequest
 from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller
 
@@ -242,7 +242,7 @@ def test_retention_leaves_what_is_said_of_what_it_leaves(monkeypatch: pytest.Mon
             chat.fork("f").evict([stays.id], reason="said of what stays")
 
         in_a_look(monkeypatch, 2, before=goes_on)
-        store._eraser.erase(Wanted("retention", contexts=["a"], check=lambda: None), dry_run=False)
+        store._eraser.erase(ErasureRequest("retention", contexts=["a"], check=lambda: None), dry_run=False)
 
         assert WORD not in seen(store)
         assert ("this stays" in seen(store), "said of what stays" in seen(store)) == (True, True)

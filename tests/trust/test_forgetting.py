@@ -14,7 +14,7 @@ import pytest
 import refold
 from refold.domain.chat.roles import ChatRole
 from refold.domain.erasure import forgetting
-from refold.domain.erasure.looking import note_own
+from refold.domain.erasure.foreign_erasures import note_own
 from refold.domain.erasure.skeleton import ERASED
 from refold.domain.errors import (
     DecisionRefusedError,

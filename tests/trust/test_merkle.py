@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from refold.infrastructure.trust.merkle import (
-    Growing,
+    GrowingTree,
     consistency_path,
     inclusion_path,
     is_consistent,
@@ -44,7 +44,7 @@ def test_roots() -> None:
 @pytest.mark.parametrize("size", [8, 9, 40, 63, 64, 65])
 def test_roots_of_subtrees(size: int) -> None:
     """Complete subtrees stand for their leaves, and a smaller tree may hold the last ones."""
-    large, small = Growing(), Growing()
+    large, small = GrowingTree(), GrowingTree()
     for start in range(0, size // 8 * 8, 8):
         large.add(part(start, start + 8), 3)
     for leaf in LEAVES[size // 8 * 8 : size]:
@@ -55,7 +55,7 @@ def test_roots_of_subtrees(size: int) -> None:
 
 def test_leaves_before_subtrees() -> None:
     """A complete subtree follows as many leaves, or another subtree."""
-    tree = Growing()
+    tree = GrowingTree()
     for leaf in LEAVES[:8]:
         tree.add(leaf_hash(leaf))
     for start in (8, 16, 24):

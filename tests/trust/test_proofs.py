@@ -15,7 +15,7 @@ from refold.domain.errors import InvalidInputError, NotFoundError, TamperedError
 from refold.domain.ids import slice_of
 from refold.infrastructure.open import accept_store
 from refold.infrastructure.trust.checkpoints import Checkpoints
-from refold.infrastructure.trust.merkle import Growing, is_consistent, leaf_hash
+from refold.infrastructure.trust.merkle import GrowingTree, is_consistent, leaf_hash
 from refold.infrastructure.trust.witness import FileWitness
 
 from .forging import Place
@@ -261,7 +261,7 @@ def text_line(line: dict[str, Any]) -> str:
 def _root_over(slices: list[tuple[int, int, str]]) -> str:
     if slices[0][0] < 0:
         return slices[0][2]
-    tree = Growing()
+    tree = GrowingTree()
     for number, count, root in slices:
         tree.add(leaf_hash(number.to_bytes(2, "big") + count.to_bytes(8, "big") + bytes.fromhex(root)))
     return tree.root().hex()

@@ -8,7 +8,7 @@ from ...canonical import require_unicode
 from ...errors import ApprovalPendingError, CallSettledError, NotFoundError
 from .. import events as chat
 from ..pairing import Approval, pair_calls, start_of_answer
-from ..state.arena import totals_of
+from ..state.item_table import totals_of
 from ..state.sequence import Items
 from .commands import AnswerCall, DecideCall
 from .edits import Partners, require_ids
@@ -33,13 +33,13 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
     Raises:
         NotFoundError: the context never held such a call.
     """
-    known = items.arena.items
+    known = items.item_table.items
     by_item = items.ordinal(require_unicode(name, "the call"))
     # A call in the view is paired there: a call that left may have the same id and be in front of it.
     shown, held = Partners(items, are_gone=False), Partners(items, are_gone=True)
     calls = [
         FoundCall(ordinal, item, (shown if items.shows(ordinal) else held).of(ordinal))
-        for ordinal in items.arena.with_call_id(name, items.reach) or ([] if by_item is None else [by_item])
+        for ordinal in items.item_table.with_call_id(name, items.reach) or ([] if by_item is None else [by_item])
         if isinstance(item := known[ordinal], chat.FunctionCalled)
     ]
     if not calls:
@@ -59,7 +59,7 @@ def _answered_by_place(items: Items, call_id: str) -> int:
 def _output_of(call: FoundCall, output: chat.FunctionReturned, items: Items) -> chat.FunctionReturned:
     """Return the output of a call that waits; it names the call's item if its place would mean another call."""
     item = call.item
-    is_repeated = len(items.arena.with_call_id(item.call_id, items.reach)) > 1
+    is_repeated = len(items.item_table.with_call_id(item.call_id, items.reach)) > 1
     is_other = is_repeated and _answered_by_place(items, item.call_id) != call.ordinal
     return msgspec.structs.replace(
         output, name=item.name, call_id=item.call_id, call_item_id=item.id if is_other else None
@@ -74,9 +74,9 @@ def version_before(stream: str, name: str, items: Items) -> int:
         NotFoundError: there is no such call, or it was made in the context of which this one is a fork.
     """
     ordinal = items.named(require_unicode(name, "the call"))
-    if ordinal is None or not isinstance(items.arena.items[ordinal], chat.FunctionCalled):
+    if ordinal is None or not isinstance(items.item_table.items[ordinal], chat.FunctionCalled):
         raise NotFoundError(f"{stream} has no call with the id or call id {name!r}")
-    ref = items.ref(start_of_answer(items.arena.items, ordinal))
+    ref = items.ref(start_of_answer(items.item_table.items, ordinal))
     if ref.stream:
         raise NotFoundError(f"{stream} did not make the call {name!r}: it came from {ref.stream}, ask there")
     return ref.version - 1
@@ -95,7 +95,7 @@ def answer_call(command: AnswerCall, items: Items) -> list[chat.FunctionReturned
     call = find_call(stream, command.call, items)
     call_id = call.item.call_id
     if call.output is not None:
-        recorded = items.arena.items[call.output]
+        recorded = items.item_table.items[call.output]
         assert isinstance(recorded, chat.FunctionReturned), "a call is paired with an output"
         if (recorded.output, recorded.is_error) == (output.output, output.is_error):
             return []

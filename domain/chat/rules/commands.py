@@ -11,7 +11,7 @@ from ...context.decider import NameVersion
 from ...named_events import Resolved
 from ...spans import Segment
 from ..events import ChatItemEvent, Forked, FunctionCalled, FunctionReturned, MessageAdded, Opened, StateSaved
-from ..state.fold import TakenItem
+from ..state.fold import ReferencedItem
 from ..state.sequence import Items
 from ..tokens import DEFAULT
 
@@ -27,10 +27,10 @@ class Open(msgspec.Struct, frozen=True):
 class Begin(msgspec.Struct, frozen=True):
     """
     Create the context as a fork, with its own messages if it has some. `erasures`, here and in other commands with a
-    text that was made of others, is the version of the erasures (`erasure.looking`) at which those were read.
+    text that was made of others, is the version of the erasures (`erasure.foreign_erasures`) at which those were read.
     """
 
-    forked: Forked | Resolved[TakenItem]
+    forked: Forked | Resolved[ReferencedItem]
     messages: tuple[MessageAdded, ...] = ()
     erasures: int | None = None
 
@@ -178,7 +178,7 @@ class UndoSummary(msgspec.Struct, frozen=True):
     summary_id: str | None = None
 
 
-class OtherSide(msgspec.Struct, frozen=True):
+class MergeSource(msgspec.Struct, frozen=True):
     """The other context of a merge, at one version; `ancestry` has its ancestors, its parent last."""
 
     stream: str
@@ -197,7 +197,7 @@ class Merge(msgspec.Struct, frozen=True):
     """
 
     stream: str
-    other: OtherSide
+    other: MergeSource
     base: Segment | None = None
     base_items: Items | None = None
     how: Literal["full", "result"] = "full"
@@ -206,10 +206,10 @@ class Merge(msgspec.Struct, frozen=True):
     agent_id: str | None = None
 
 
-class TellOther(msgspec.Struct, frozen=True):
+class AddOtherSummary(msgspec.Struct, frozen=True):
     """Add a message that summarises another context."""
 
-    other: OtherSide
+    other: MergeSource
     summary: MessageAdded
     erasures: int | None = None
 
@@ -233,5 +233,5 @@ ChatCommand = (
     | Summarize
     | UndoSummary
     | Merge
-    | TellOther
+    | AddOtherSummary
 )

@@ -58,7 +58,7 @@ def _decided(command: commands.ChatCommand, state: ChatState) -> Sequence[Comple
             return edits.replace_instructions(command, state)
         case commands.Merge():
             return merge(command, state)
-        case commands.TellOther():
+        case commands.AddOtherSummary():
             return tell_other(command, state)
         case commands.Summarize():
             return decide_summary(command, state)

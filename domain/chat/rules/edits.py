@@ -17,8 +17,8 @@ from ...totals import Totals
 from .. import events as chat
 from ..pairing import IN_BATCH, pair_calls
 from ..pieces import is_erased, written
-from ..state.arena import totals_of
 from ..state.fold import ChatState
+from ..state.item_table import totals_of
 from ..state.sequence import Items
 from .commands import Clear, EvictItems, InsertItems, PinItems, ReplaceInstructions, RestoreItems, WritePiece
 
@@ -54,7 +54,7 @@ def new_items(stream: str, items: Sequence[chat.ChatItemEvent], state: ChatState
     fresh: dict[str, chat.ChatItemEvent] = {}
     for item in require_ids(items):
         ordinal = state.items.ordinal(item.id)
-        known = fresh.get(item.id) if ordinal is None else state.items.arena.items[ordinal]
+        known = fresh.get(item.id) if ordinal is None else state.items.item_table.items[ordinal]
         if known is None:
             fresh[item.id] = item
         elif not _is_same(known, item):
@@ -192,7 +192,7 @@ def replace_instructions(command: ReplaceInstructions, state: ChatState) -> list
     replaced = [
         ordinal
         for ordinal in items.order()
-        if isinstance(known := items.arena.items[ordinal], chat.MessageAdded) and known.role == "system"
+        if isinstance(known := items.item_table.items[ordinal], chat.MessageAdded) and known.role == "system"
     ]
     if not replaced:
         return [item]
@@ -214,7 +214,7 @@ def evict_items(command: EvictItems, state: ChatState) -> list[chat.ChatEvent]:
     leaving = with_partners(items, wanted) if command.partners else sorted(set(wanted))
     for ordinal in leaving:
         if command.partners and items.is_pinned(ordinal):
-            item_id = items.arena.items[ordinal].id
+            item_id = items.item_table.items[ordinal].id
             raise InvalidInputError(f"item {item_id!r} of {command.stream} is pinned: leave it out, or unpin it first")
     return [evicted(items, leaving, how="evict", reason=command.reason)] if leaving else []
 
@@ -251,7 +251,7 @@ def restore_items(command: RestoreItems, state: ChatState) -> list[chat.ChatEven
 
 def _require_unchanged(stream: str, items: Items, ordinal: int) -> None:
     """Refuse a call whose place another one with its call id took: an output would answer both."""
-    item, approval = items.arena.items[ordinal], items.approval(ordinal)
+    item, approval = items.item_table.items[ordinal], items.approval(ordinal)
     if isinstance(item, chat.FunctionCalled) and items.edits is not None and items.edits.gone[ordinal].how == "change":
         by = f" by {approval.by}" if approval is not None else ""
         raise CallSettledError(stream, item.call_id, f"was changed{by}: the new call stays in its place")
@@ -268,7 +268,7 @@ def pin_items(command: PinItems, state: ChatState) -> list[chat.ChatEvent]:
     ordinals = _ordinals_named(command.stream, command.ids, items)
     for ordinal in ordinals:
         if is_pinned and not items.shows(ordinal):
-            item_id = items.arena.items[ordinal].id
+            item_id = items.item_table.items[ordinal].id
             raise NotFoundError(f"item {item_id!r} of {command.stream} was evicted: restore it first")
     changing = [ordinal for ordinal in ordinals if items.is_pinned(ordinal) != is_pinned]
     if not changing:
@@ -319,12 +319,12 @@ class Partners:
     def of(self, ordinal: int) -> int | None:
         """Return the ordinal of the call or output that belongs to this item, or None."""
         items = self._items
-        item = items.arena.items[ordinal]
+        item = items.item_table.items[ordinal]
         if not isinstance(item, chat.FunctionCalled | chat.FunctionReturned):
             return None
-        same = items.arena.may_have_call_id(item.call_id, items.reach)
+        same = items.item_table.may_have_call_id(item.call_id, items.reach)
         if len(same) <= ALL_READ_MAX:
-            same = items.arena.with_call_id(item.call_id, items.reach)
+            same = items.item_table.with_call_id(item.call_id, items.reach)
         if len(same) == 1:
             return None
         if len(same) == 2 and _is_plain_pair(items, *same):
@@ -358,7 +358,7 @@ class Partners:
             around *= 4
 
     def _is_call(self, places: Sequence[int], number: int) -> bool:
-        return issubclass(self._items.arena.type_of(self._order[places[number]]), chat.FunctionCalled)
+        return issubclass(self._items.item_table.type_of(self._order[places[number]]), chat.FunctionCalled)
 
     def _batch_of(self, places: Sequence[int], number: int) -> int:
         """Return the number of the first item with the call id in the batch of one of them; that of an output is it."""
@@ -370,18 +370,18 @@ class Partners:
 
     def _batch_ends(self, place: int, following: int) -> Iterator[int]:
         """Yield the places of the items between two places that end a batch."""
-        order, arena = self._order, self._items.arena
-        return (p for p in range(place + 1, following) if not issubclass(arena.type_of(order[p]), IN_BATCH))
+        order, item_table = self._order, self._items.item_table
+        return (p for p in range(place + 1, following) if not issubclass(item_table.type_of(order[p]), IN_BATCH))
 
     def _paired(self, places: Sequence[int]) -> dict[int, int]:
         """Return the partners among some consecutive calls and outputs with one call id."""
-        order, arena = self._order, self._items.arena
+        order, item_table = self._order, self._items.item_table
         # Between one of these and the next, only the first item that ends a batch matters.
         kept = [*places[:1]]
         for place, following in pairwise(places):
             kept += (*islice(self._batch_ends(place, following), 1), following)
-        arena.fetch(order[place] for place in kept)
-        output_of = pair_calls(arena.items[order[place]] for place in kept).output_of
+        item_table.fetch(order[place] for place in kept)
+        output_of = pair_calls(item_table.items[order[place]] for place in kept).output_of
         partners = {order[kept[call]]: order[kept[output]] for call, output in output_of.items()}
         return partners | {output: call for call, output in partners.items()}
 
@@ -403,7 +403,7 @@ def _is_plain_pair(items: Items, first: int, second: int) -> bool:
     """Whether these are a call and an output that was recorded after it and is in its recorded place."""
     if items.edits is not None and (first in items.edits.placed or second in items.edits.placed):
         return False
-    known = items.arena.items
+    known = items.item_table.items
     return isinstance(known[first], chat.FunctionCalled) and isinstance(known[second], chat.FunctionReturned)
 
 

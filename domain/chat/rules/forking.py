@@ -18,8 +18,8 @@ from ...named_events import Resolved
 from ...spans import Segment, refs_of
 from .. import events as chat
 from ..pairing import pair_calls
-from ..state.arena import totals_of
-from ..state.fold import ChatState, TakenItem, active_config
+from ..state.fold import ChatState, ReferencedItem, active_config
+from ..state.item_table import totals_of
 from ..state.loading import tail_of
 from ..state.sequence import Items
 
@@ -92,7 +92,7 @@ def _is_empty(item: chat.MessageAdded) -> bool:
 def matching(items: Items, keeps: Callable[[chat.ChatItemEvent], bool]) -> list[int]:
     """Return the ordinals of the items that pass, in order; an output passes exactly if its call does."""
     order = list(items.order())
-    passing = {place for place, ordinal in enumerate(order) if keeps(items.arena.items[ordinal])}
+    passing = {place for place, ordinal in enumerate(order) if keeps(items.item_table.items[ordinal])}
     for call, output in pair_calls(items).output_of.items():
         (passing.add if call in passing else passing.discard)(output)
     return [order[place] for place in sorted(passing)]
@@ -114,7 +114,7 @@ def recent_turns(items: Items, turns: int, keeps: Callable[[chat.ChatItemEvent],
     passing = matching(items, keeps)
     # Without its call, the output of an earlier call would be alone in the fork.
     outputs_of_earlier = _answers_to(items, set(order[:cut]))
-    instructions = [o for o in passing if chat.is_instructions(items.arena.items[o])]
+    instructions = [o for o in passing if chat.is_instructions(items.item_table.items[o])]
     hoisted = set(instructions)
     return instructions + [o for o in passing if o in tail and o not in hoisted and o not in outputs_of_earlier]
 
@@ -134,7 +134,7 @@ def carried_config(
     None if the carried items set them already.
     """
     wanted = active_config(items)
-    found = active_config(items.arena.items[ordinal] for ordinal in carried)
+    found = active_config(items.item_table.items[ordinal] for ordinal in carried)
     if wanted == found:
         return None
     is_other_tool = (wanted.tools, wanted.tool_schemas) != (found.tools, found.tool_schemas)
@@ -162,14 +162,14 @@ def forked_from(
     agent: str | None,
     carried: Sequence[int] | None = None,
     config: chat.ConfigUpdated | None = None,
-) -> chat.Forked | Resolved[TakenItem]:
+) -> chat.Forked | Resolved[ReferencedItem]:
     """Return the first event of a child of `parent`; `carried` are ordinals of the parent, None means all."""
     state, items = parent.state, parent.state.items
     opened = state.opened
     own = Segment(parent.stream, state.version)
     change = items.totals if carried is None else items.total_of(carried)
     named = None if carried is None else items.spans(carried, own=parent.stream)
-    taken = list(zip(refs_of(named or ()), map(items.arena.items.__getitem__, carried or ()), strict=True))
+    taken = list(zip(refs_of(named or ()), map(items.item_table.items.__getitem__, carried or ()), strict=True))
     event = chat.Forked(
         parent=parent.stream,
         version=state.version,
@@ -188,4 +188,4 @@ def forked_from(
     )
     if carried is None:
         return event
-    return Resolved(event, tuple(TakenItem(ref, item) for ref, item in taken))
+    return Resolved(event, tuple(ReferencedItem(ref, item) for ref, item in taken))

@@ -15,9 +15,9 @@ from ...named_events import Resolved
 from ...spans import OWN, Ref, Segment, Span, spans_of
 from .. import events as chat
 from ..pairing import is_spoken, pair_calls
-from ..state.fold import ChatState, Completed, TakenItem
+from ..state.fold import ChatState, Completed, ReferencedItem
 from ..state.sequence import Items
-from .commands import Merge, MergeRule, TellOther
+from .commands import AddOtherSummary, Merge, MergeRule
 from .edits import ByTime, evicted, spans_by_age
 
 
@@ -68,12 +68,14 @@ def merge(command: Merge, state: ChatState) -> list[Completed]:
         evicted=_evicted_there(command, ours),
         agent_id=command.agent_id,
         change=other.items.total_of(wanted),
-        extents=chat.extents_of((_ref_here(command, ordinal), other.items.arena.items[ordinal]) for ordinal in wanted),
+        extents=chat.extents_of(
+            (_ref_here(command, ordinal), other.items.item_table.items[ordinal]) for ordinal in wanted
+        ),
     )
     return [Resolved(event, tuple(one for _, group in taken for one in group)), *conflicts]
 
 
-def tell_other(command: TellOther, state: ChatState) -> list[Completed]:
+def tell_other(command: AddOtherSummary, state: ChatState) -> list[Completed]:
     """Return the events that add a summary of the other context; none if that version was summarised before."""
     other = command.other
     if state.merged.get((other.stream, "summary")) == other.version:
@@ -88,9 +90,9 @@ def _new_ordinals(command: Merge, state: ChatState) -> list[int]:
     other = command.other.items
     order: Sequence[int] = other.order()
     if command.how == "result":
-        answers = [o for o in order if is_spoken(other.arena.items[o])]
+        answers = [o for o in order if is_spoken(other.item_table.items[o])]
         order = answers[-1:]
-    return [ordinal for ordinal in order if state.items.ordinal(other.arena.items[ordinal].id) is None]
+    return [ordinal for ordinal in order if state.items.ordinal(other.item_table.items[ordinal].id) is None]
 
 
 def _is_known(command: Merge, conflicts: Sequence[chat.ChatEvent], state: ChatState) -> bool:
@@ -104,7 +106,7 @@ def _stranded(command: Merge, wanted: Sequence[int], ours: Items) -> list[chat.C
     other, coming = command.other.items, set(wanted)
     stranded = []
     for output, call in _calls_of_outputs(other).items():
-        here = ours.ordinal(other.arena.items[call].id)
+        here = ours.ordinal(other.item_table.items[call].id)
         if output in coming and here is not None and not ours.shows(here):
             stranded.append(output)
     if not stranded:
@@ -126,18 +128,18 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[chat
         for ordinal, approval in (other.edits.approvals if other.edits else {}).items()
         if ordinal in coming
         and approval.state == "changed"
-        and isinstance(item := other.arena.items[ordinal], chat.FunctionCalled)
+        and isinstance(item := other.item_table.items[ordinal], chat.FunctionCalled)
     }
     if not changed:
         return []
     order = ours.order()
     answered = {order[call] for call in pair_calls(ours).output_of}
-    late = _answered_meanwhile(other, changed, {ours.arena.items[ordinal].id for ordinal in answered})
+    late = _answered_meanwhile(other, changed, {ours.item_table.items[ordinal].id for ordinal in answered})
     superseded = {call_id for there, call_id in changed.items() if there not in late}
     leaving = [
         ordinal
         for ordinal in order
-        if isinstance(item := ours.arena.items[ordinal], chat.FunctionCalled)
+        if isinstance(item := ours.item_table.items[ordinal], chat.FunctionCalled)
         and item.call_id in superseded
         and ordinal not in answered
         and not ours.is_pinned(ordinal)
@@ -154,7 +156,7 @@ def _answered_meanwhile(other: Items, changed: Mapping[int, str], answered: Set[
     """Return the changed calls that wait there, and whose call from before the change was `answered` here."""
     ran = set(_calls_of_outputs(other).values())
     before = [
-        other.arena.items[o] for o, how in (other.edits.gone.items() if other.edits else ()) if how.how == "change"
+        other.item_table.items[o] for o, how in (other.edits.gone.items() if other.edits else ()) if how.how == "change"
     ]
     settled = {one.call_id for one in before if isinstance(one, chat.FunctionCalled) and one.id in answered}
     return [ordinal for ordinal, call_id in changed.items() if ordinal not in ran and call_id in settled]
@@ -179,13 +181,13 @@ def _spans_here(command: Merge, ordinals: Iterable[int]) -> tuple[Span, ...]:
 
 def _placed(
     command: Merge, wanted: Iterable[int], ours: Items, winning: set[int], ahead: Mapping[int, int]
-) -> list[tuple[Ref | None, list[TakenItem]]]:
+) -> list[tuple[Ref | None, list[ReferencedItem]]]:
     """
     Return the new items, grouped by their places. Winners go to the end: the last one is in force.
 
     `ahead` has items of this context by those that must not come behind them.
     """
-    items = command.other.items.arena.items
+    items = command.other.items.item_table.items
     if command.how == "result":
         return [(None, [_taken_item(command, ordinal) for ordinal in wanted])]
     by_time, calls = ByTime(ours), _calls_of_outputs(command.other.items)
@@ -194,7 +196,7 @@ def _placed(
         # Clocks differ, so an output gets at least the time of its call: it never goes before the call.
         return max(items[one].created_at for one in (ordinal, calls.get(ordinal, ordinal)))
 
-    groups: list[tuple[Ref | None, list[TakenItem]]] = []
+    groups: list[tuple[Ref | None, list[ReferencedItem]]] = []
     for ordinal in sorted(wanted, key=lambda ordinal: (ordinal in winning, time(ordinal))):
         call_here = ours.visible_ordinal(items[calls[ordinal]].id) if ordinal in calls else None
         before = (
@@ -206,11 +208,11 @@ def _placed(
     return groups
 
 
-def _taken_item(command: Merge, ordinal: int) -> TakenItem:
-    item = command.other.items.arena.items[ordinal]
+def _taken_item(command: Merge, ordinal: int) -> ReferencedItem:
+    item = command.other.items.item_table.items[ordinal]
     if command.agent_id is not None:
         item = chat.with_agent(item, command.agent_id)
-    return TakenItem(_ref_here(command, ordinal), item)
+    return ReferencedItem(_ref_here(command, ordinal), item)
 
 
 def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
@@ -220,7 +222,7 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
         return ()
     gone = []
     for ordinal in other.edits.gone:
-        item_id = other.arena.items[ordinal].id
+        item_id = other.item_table.items[ordinal].id
         if base.visible_ordinal(item_id) is not None:
             here = ours.visible_ordinal(item_id)
             gone += [] if here is None else [here]
@@ -240,9 +242,9 @@ class _Config:
         self.winning: set[int] = set()
         self.ahead: dict[int, int] = {}
         other, ours = command.other.items, state.items
-        theirs = [o for o in wanted if _sets_config(other.arena.items[o])]
+        theirs = [o for o in wanted if _sets_config(other.item_table.items[o])]
         own = _config_since_base(command, ours)
-        seen = [other.ordinal(ours.arena.items[o].id) is not None for o in own]
+        seen = [other.ordinal(ours.item_table.items[o].id) is not None for o in own]
         unseen = own[len(own) - seen[::-1].index(True) :] if True in seen else own
         takes = command.instructions
         if theirs and unseen and command.base is not None:
@@ -256,7 +258,7 @@ class _Config:
 
     def _go_on(self, ours: Items, own: Sequence[int], other: Items, theirs: Sequence[int]) -> None:
         places = {ordinal: place for place, ordinal in enumerate(other.order())}
-        seen = {other.visible_ordinal(ours.arena.items[here].id): here for here in own}
+        seen = {other.visible_ordinal(ours.item_table.items[here].id): here for here in own}
         seen_at = sorted((places[there], here) for there, here in seen.items() if there is not None)
         for ordinal in theirs:
             behind = [here for place, here in seen_at if place > places[ordinal]]
@@ -274,7 +276,7 @@ class _Summaries:
         self.left_out: set[int] = set()
         other, ours = command.other.items, state.items
         folded_here, folded_there = _folded_ids(ours), _folded_ids(other)
-        theirs = [o for o in wanted if chat.is_summary(other.arena.items[o]) and folded_there.get(o)]
+        theirs = [o for o in wanted if chat.is_summary(other.item_table.items[o]) and folded_there.get(o)]
         both = [
             (mine, o) for o in theirs for mine, ids in folded_here.items() if ids & folded_there[o] and ours.shows(mine)
         ]
@@ -299,7 +301,7 @@ class _Summaries:
 
 
 def _folded_ids(items: Items) -> dict[int, set[str]]:
-    known = items.arena.items
+    known = items.item_table.items
     return {summary: {known[ordinal].id for ordinal in ordinals} for summary, ordinals in items.folded().items()}
 
 
@@ -312,15 +314,15 @@ def _config_since_base(command: Merge, ours: Items) -> list[int]:
     return [
         ordinal
         for ordinal in ours.order()
-        if _sets_config(item := ours.arena.items[ordinal]) and (base is None or base.ordinal(item.id) is None)
+        if _sets_config(item := ours.item_table.items[ordinal]) and (base is None or base.ordinal(item.id) is None)
     ]
 
 
 def _winner(rule: MergeRule, ours: Items, own: Sequence[int], other: Items, theirs: Sequence[int]) -> str:
     if rule != "newest":
         return rule
-    newest_here = max(ours.arena.items[ordinal].created_at for ordinal in own)
-    newest_there = max(other.arena.items[ordinal].created_at for ordinal in theirs)
+    newest_here = max(ours.item_table.items[ordinal].created_at for ordinal in own)
+    newest_there = max(other.item_table.items[ordinal].created_at for ordinal in theirs)
     return "theirs" if newest_there > newest_here else "ours"
 
 

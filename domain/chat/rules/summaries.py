@@ -10,8 +10,8 @@ from ...arguments import require_optional, require_whole
 from ...errors import DecisionRefusedError, NotFoundError
 from .. import events as chat
 from ..pairing import pair_calls
-from ..state.arena import totals_of
 from ..state.fold import ChatState
+from ..state.item_table import totals_of
 from ..state.sequence import Items
 from .commands import Summarize, UndoSummary
 from .edits import spans_by_age, with_partners
@@ -106,7 +106,7 @@ def decide_summary(command: Summarize, state: ChatState) -> list[chat.ChatEvent]
     parted = set(with_partners(items, folded)).difference(folded)
     if parted:
         # The output of a call arrived meanwhile; without the call it would be alone.
-        raise DecisionRefusedError(_why_refused(command.stream, items.arena.items[min(parted)].id))
+        raise DecisionRefusedError(_why_refused(command.stream, items.item_table.items[min(parted)].id))
     before = items.visible_ordinal(command.before)
     if before is None:
         raise DecisionRefusedError(_why_refused(command.stream, command.before))
@@ -147,5 +147,5 @@ def undo_summary(command: UndoSummary, state: ChatState) -> list[chat.ChatEvent]
         which = "no summary" if wanted is None else f"no summary {wanted!r}"
         raise NotFoundError(f"{command.stream} shows {which} that could be undone")
     back = with_partners(items, folded[summary], are_gone=True)
-    change = items.total_of(back) - totals_of(items.arena.items[summary])
+    change = items.total_of(back) - totals_of(items.item_table.items[summary])
     return [chat.SummaryUndone(summary=items.ref(summary), items=spans_by_age(items, back), change=change)]

@@ -41,7 +41,7 @@ def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     items, order = state.items, list(state.items.order())
     history = Truncation(command)
     # For the default counter the state has a running total.
-    history.add(map(items.arena.items.__getitem__, order), items.tokens if command.counter is DEFAULT else None)
+    history.add(map(items.item_table.items.__getitem__, order), items.tokens if command.counter is DEFAULT else None)
     history.pin(place for place, ordinal in enumerate(order) if items.is_pinned(ordinal))
     leaving = history.truncate()
     if not leaving:

@@ -23,14 +23,14 @@ from .. import events as chat
 from ..describe import left_by
 from ..pairing import Approval, approval_by
 from ..pieces import written
-from .arena import totals_of
 from .edits import Edits, Gone
+from .item_table import totals_of
 from .sequence import Items
 
 ITEM_TYPES = frozenset(chat.ITEM_EVENTS)
 
 
-class TakenItem(msgspec.Struct, frozen=True):
+class ReferencedItem(msgspec.Struct, frozen=True):
     """An item of another stream, with its name in the event that refers to it."""
 
     ref: Ref
@@ -55,7 +55,7 @@ class ChatState(msgspec.Struct, frozen=True, kw_only=True):
 
 EMPTY = ChatState()
 # The events of a chat in the form that `fold` takes: merges and forks come with the items of other streams they name.
-Completed = chat.ChatEvent | Resolved[TakenItem]
+Completed = chat.ChatEvent | Resolved[ReferencedItem]
 
 
 def fold(state: ChatState, events: Iterable[Completed]) -> ChatState:
@@ -104,7 +104,7 @@ class _Fold:
         # All of it but the version and the items is up to date.
         self._state = state
         self._from = self._items = state.items
-        # An arena that was created here has no other owner, even after several forks.
+        # An item table that was created here has no other owner, even after several forks.
         self._is_own = not state.items.reach
         self._edits: Edits | None = None
         self._change = Totals()
@@ -168,7 +168,7 @@ class _Fold:
             self._hide(left.items, Gone(left.how, left.reason, version, summary))
         return version
 
-    def _fork(self, event: chat.Forked, taken: tuple[TakenItem, ...]) -> None:
+    def _fork(self, event: chat.Forked, taken: tuple[ReferencedItem, ...]) -> None:
         self._state = ChatState(opened=event, ancestry=event.lineage)
         if event.carried is None:
             self._items = self._from = self._built().forked(event.parent, is_borrowed=not self._is_own)
@@ -181,7 +181,7 @@ class _Fold:
         if event.config is not None:
             self._items = self._items.plus((event.config,), 1)
 
-    def _merge(self, event: chat.Merged, taken: tuple[TakenItem, ...], version: int) -> None:
+    def _merge(self, event: chat.Merged, taken: tuple[ReferencedItem, ...], version: int) -> None:
         ordinal = self._items.reach
         if event.agent_id is None:
             self._take(taken, version)
@@ -196,15 +196,15 @@ class _Fold:
         merged = {**self._state.merged, (event.source, event.how): event.version}
         self._state = replace(self._state, merged=merged)
 
-    def _take(self, taken: Iterable[TakenItem], version: int) -> None:
+    def _take(self, taken: Iterable[ReferencedItem], version: int) -> None:
         """Put items of other streams at the end; `version` of the own stream takes them."""
-        arena = self._items.own_arena()
-        arena.take(len(self._items.lineage), version)
+        item_table = self._items.own_item_table()
+        item_table.take(len(self._items.lineage), version)
         for one in taken:
             if isinstance(one.item, chat.MessageAdded) and one.item.until:
-                arena.until[len(arena.items)] = 0
-            arena.extend((one.item,), one.ref.stream, one.ref.version)
-        self._items = self._items.extended(arena)
+                item_table.until[len(item_table.items)] = 0
+            item_table.extend((one.item,), one.ref.stream, one.ref.version)
+        self._items = self._items.extended(item_table)
 
     def _insert(self, item: chat.ChatItemEvent, version: int, before: Ref) -> None:
         self._items = self._items.plus((item,), version)
@@ -263,8 +263,8 @@ class _Fold:
         self._pieces = {}
         if self._is_own:
             for ordinal, item in changed.items():
-                self._items.arena.items[ordinal] = item
-                self._items.arena.until[ordinal] = 0
+                self._items.item_table.items[ordinal] = item
+                self._items.item_table.until[ordinal] = 0
             return
         if self._are_counted:
             # `_built` counts the items that came in this fold as they are then, whether they left or not.

@@ -19,7 +19,7 @@ from ...named_events import EventSource, Resolved, recorded_event
 from ...spans import OWN, Ref, Segment, Span, refs_of
 from .. import events as chat
 from ..pieces import written
-from .fold import ITEM_TYPES, ChatState, Completed, TakenItem, fold
+from .fold import ITEM_TYPES, ChatState, Completed, ReferencedItem, fold
 from .sequence import Items
 
 NAMING_ITEMS = frozenset({chat.Merged, chat.Forked})
@@ -136,14 +136,16 @@ def _named_by(event: chat.Merged | chat.Forked) -> Sequence[Span] | None:
     return event.carried if isinstance(event, chat.Forked) else event.taken
 
 
-def _resolved_with(event: chat.Merged | chat.Forked, taken: Iterable[TakenItem]) -> Resolved[TakenItem]:
+def _resolved_with(event: chat.Merged | chat.Forked, taken: Iterable[ReferencedItem]) -> Resolved[ReferencedItem]:
     agent_id = event.agent_id if isinstance(event, chat.Merged) else None
     if agent_id is not None:
-        taken = [TakenItem(one.ref, chat.with_agent(one.item, agent_id)) for one in taken]
+        taken = [ReferencedItem(one.ref, chat.with_agent(one.item, agent_id)) for one in taken]
     return Resolved(event, tuple(taken))
 
 
-def _written(log: EventSource, taken: Sequence[TakenItem], extents: Sequence[chat.Extent]) -> Sequence[TakenItem]:
+def _written(
+    log: EventSource, taken: Sequence[ReferencedItem], extents: Sequence[chat.Extent]
+) -> Sequence[ReferencedItem]:
     """Return items of other streams; those that were written piece by piece with their pieces."""
     if not extents:
         return taken
@@ -151,7 +153,7 @@ def _written(log: EventSource, taken: Sequence[TakenItem], extents: Sequence[cha
     begun = [one for one in taken if one.ref in until]
     found = log.read_ranges([Range(one.ref.stream, one.ref.version, until[one.ref]) for one in begun])
     whole = {
-        one.ref: TakenItem(one.ref, with_pieces(one.item, one.ref.version, events))
+        one.ref: ReferencedItem(one.ref, with_pieces(one.item, one.ref.version, events))
         for one, events in zip(begun, found, strict=True)
     }
     return [whole.get(one.ref, one) for one in taken]
@@ -167,13 +169,13 @@ def with_pieces(item: chat.ChatItemEvent, version: int, events: Sequence[Any]) -
     return written(item, pieces) if pieces and isinstance(item, chat.MessageAdded) else item
 
 
-def _read_spans(log: EventSource, spans: Sequence[Span]) -> list[list[TakenItem]]:
+def _read_spans(log: EventSource, spans: Sequence[Span]) -> list[list[ReferencedItem]]:
     runs = [[(span.stream, run) for run in span.ranges()] for span in spans]
     found = iter(read_runs(log, list(chain.from_iterable(runs))))
     return [list(chain.from_iterable(islice(found, len(some)))) for some in runs]
 
 
-def read_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> list[list[TakenItem]]:
+def read_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> list[list[ReferencedItem]]:
     """
     Return the items of runs of versions, each read from the stream of its origin.
 
@@ -181,7 +183,7 @@ def read_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> list[list[
         DamagedError: there is no such item.
     """
     return [
-        [TakenItem(Ref(version, stream), item) for version, item in zip(run, items, strict=True)]
+        [ReferencedItem(Ref(version, stream), item) for version, item in zip(run, items, strict=True)]
         for (stream, run), items in zip(runs, items_of_runs(log, runs), strict=True)
     ]
 
@@ -290,20 +292,20 @@ def _brought(log: EventSource, place: Ref, refs: Sequence[Ref], edit: tuple[int,
 
 def _last_taken(
     log: EventSource, place: Ref, last_events: Callable[[int], Sequence[Any]], wanted: int
-) -> tuple[list[TakenItem] | None, tuple[int, Any]]:
+) -> tuple[list[ReferencedItem] | None, tuple[int, Any]]:
     """Return the last items, or None if the last events do not show them, and the newest edit among these events."""
     # Usually the last events are the items. After many edits, the newest edit among a few events already names the end.
     looked_at = min(wanted, FIRST_LOOK_EVENTS)
     while True:
         events = last_events(looked_at)
-        newest: list[TakenItem] = []
+        newest: list[ReferencedItem] = []
         for version, event in zip(range(place.version, 0, -1), reversed(events), strict=False):
             if isinstance(event, chat.Opened):
                 return newest[::-1], (version, event)
             if isinstance(event, chat.VIEW_EVENTS):
                 return _joined(log, place.stream, event.tail, newest, wanted), (version, event)
             if isinstance(event, chat.ITEM_EVENTS):
-                newest.append(TakenItem(Ref(version, place.stream), event))
+                newest.append(ReferencedItem(Ref(version, place.stream), event))
                 if len(newest) == wanted:
                     return newest[::-1], (version, event)
         if len(events) < looked_at:
@@ -312,8 +314,8 @@ def _last_taken(
 
 
 def _joined(
-    log: EventSource, stream: str, tail: tuple[Span, ...] | None, newest: list[TakenItem], wanted: int
-) -> list[TakenItem] | None:
+    log: EventSource, stream: str, tail: tuple[Span, ...] | None, newest: list[ReferencedItem], wanted: int
+) -> list[ReferencedItem] | None:
     """Return the items that an edit names, and those appended since (`newest`, the last one first)."""
     if tail is None:
         return None

@@ -26,12 +26,12 @@ from ...spans import Segment
 from ...totals import Totals
 from ..events import ChatItemEvent, Forked, Opened, added_item
 from ..pairing import Approval
-from .arena import Arena, Birthplace, RunningTotals
 from .edits import Edits, Gone
 from .fold import ChatState, fold
+from .item_table import Birthplace, ItemTable, RunningTotals
 from .loading import NAMING_ITEMS, items_of_runs, with_pieces
 from .sequence import Items
-from .stored import ItemNames, PackedNames, StoredItems
+from .unread_items import ItemNames, PackedNames, StoredItems
 
 # A chat of fewer items is read as fast as a snapshot. One is made again behind so many events by who adds items.
 ADDING_MIN = 32
@@ -85,10 +85,10 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
 
 def packed(state: ChatState) -> bytes | None:
     """Return a state as a snapshot holds it; None for one that holds a message written piece by piece elsewhere."""
-    items, arena = state.items, state.items.raw
+    items, item_table = state.items, state.items.raw
     whole = items.whole_totals()
     written = tuple(items.written())
-    if any(arena.birth(ordinal)[0] != len(items.lineage) for ordinal, _ in written):
+    if any(item_table.birth(ordinal)[0] != len(items.lineage) for ordinal, _ in written):
         # The fold alone knows which pieces of it belong to this chat.
         return None
     return msgspec.msgpack.encode(
@@ -100,10 +100,10 @@ def packed(state: ChatState) -> bytes | None:
             ancestry=state.ancestry,
             lineage=items.lineage,
             reach=items.reach,
-            runs=tuple(arena.runs(items.reach)),
-            taken=tuple(arena.taken(items.reach)),
+            runs=tuple(item_table.runs(items.reach)),
+            taken=tuple(item_table.taken(items.reach)),
             written=written,
-            names_of_items=arena.names(items.reach),
+            names_of_items=item_table.names(items.reach),
             sizes=items.sizes(),
             whole=(whole.tokens, whole.turns),
             shown=items.totals,
@@ -166,14 +166,14 @@ def unpacked(log: EventSource, stream: str, data: bytes) -> ChatState:
     )
     stored = StoredItems(short.reach, source.read)
     totals = RunningTotals(short.reach, short.sizes, *short.whole)
-    arena = Arena.stored(stored, ItemNames(*short.names_of_items), short.runs, short.taken, totals)
-    arena.until = dict(short.written)
+    item_table = ItemTable.stored(stored, ItemNames(*short.names_of_items), short.runs, short.taken, totals)
+    item_table.until = dict(short.written)
     edits = None if short.edits is None else _unpacked_edits(short.edits)
     basis = None if edits is None else (short.reach, short.shown)
     return ChatState(
         version=short.version,
         opened=opened,
-        items=Items(arena, short.reach, edits, lineage=short.lineage, basis=basis),
+        items=Items(item_table, short.reach, edits, lineage=short.lineage, basis=basis),
         names=short.names,
         merged={(source, how): version for source, how, version in short.merged},
         ancestry=short.ancestry,
@@ -256,9 +256,9 @@ PACKING = Packing(
     packed,
     unpacked,
     "refold.domain.chat.state.packed",
-    "refold.domain.chat.state.stored",
+    "refold.domain.chat.state.unread_items",
     "refold.domain.chat.state.loading",
-    "refold.domain.chat.state.arena",
+    "refold.domain.chat.state.item_table",
     "refold.domain.chat.state.edits",
     "refold.domain.chat.state.sequence",
     "refold.domain.chat.state.fold",

@@ -1,9 +1,9 @@
 """
 The items of a context at one version: a value, cheap to append to and to edit.
 
-The cost of appending does not depend on the length: successive values share an arena and differ in the number of its
-items that they use. An edit is a small note about the arena (these items are gone, this one is before that one). The
-resulting order is computed in one pass when it is needed.
+The cost of appending does not depend on the length: successive values share an item table and differ in the number of
+its items that they use. An edit is a small note about the item table (these items are gone, this one is before that
+one). The resulting order is computed in one pass when it is needed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from ...totals import Totals
 from ..events import UNFINISHED, ChatItemEvent, FunctionCalled, MessageAdded
 from ..pairing import Approval
 from ..tokens import TokenCounter, estimate_tokens
-from .arena import Arena, Birthplace, totals_of
 from .edits import ByOrdinal, Edits, Gone
+from .item_table import Birthplace, ItemTable, totals_of
 
 
 class _First(Sequence[int]):
@@ -54,13 +54,13 @@ class _First(Sequence[int]):
 
 
 class Items(Sequence[ChatItemEvent]):
-    """An immutable sequence of items: those of the first `reach` items of an arena that are in the view."""
+    """An immutable sequence of items: those of the first `reach` items of an item table that are in the view."""
 
     __slots__ = ("_basis", "_grown", "_order", "_raw", "_settled", "_shown", "edits", "is_borrowed", "lineage", "reach")
 
     def __init__(
         self,
-        arena: Arena | None = None,
+        item_table: ItemTable | None = None,
         reach: int = 0,
         edits: Edits | None = None,
         *,
@@ -70,12 +70,12 @@ class Items(Sequence[ChatItemEvent]):
         is_borrowed: bool = False,
         grown: Mapping[int, MessageAdded] | None = None,
     ) -> None:
-        # The arena has messages that are being written as they began; `_grown` has their present form, by ordinal.
+        # The item table has messages that are being written as they began; `_grown` has their present form, by ordinal.
         # So a piece does not copy the list of items: the first reader does.
-        self._raw = arena or Arena()
+        self._raw = item_table or ItemTable()
         self._grown = grown
-        self._settled: Arena | None = None
-        # Whether the arena belongs to another context, which may append to it.
+        self._settled: ItemTable | None = None
+        # Whether the item table belongs to another context, which may append to it.
         self.is_borrowed = is_borrowed
         self.reach = reach
         self.edits = edits
@@ -88,8 +88,8 @@ class Items(Sequence[ChatItemEvent]):
         self._basis = basis
 
     @property
-    def arena(self) -> Arena:
-        """The items ever held, in their present form; an arena to read, not to extend."""
+    def item_table(self) -> ItemTable:
+        """The items ever held, in their present form; an item table to read, not to extend."""
         if not self._grown:
             return self._raw
         settled = self._settled
@@ -98,8 +98,8 @@ class Items(Sequence[ChatItemEvent]):
         return settled
 
     @property
-    def raw(self) -> Arena:
-        """The arena in which messages that are being written are as they began."""
+    def raw(self) -> ItemTable:
+        """The item table in which messages that are being written are as they began."""
         return self._raw
 
     def written(self) -> list[tuple[int, int]]:
@@ -112,13 +112,13 @@ class Items(Sequence[ChatItemEvent]):
 
     def read(self) -> Items:
         """Return these items after reading those that are in the log only; nothing is left to be read later."""
-        iter(self.arena.items)
+        iter(self.item_table.items)
         return self
 
     def unread(self, read: Callable[[Sequence[int]], Sequence[ChatItemEvent]]) -> Items:
         """Return the same items, which `read` reads at their first use; it continues these."""
-        arena = self._raw.unread(read, len(self.lineage))
-        return Items(arena, self.reach, self.edits, lineage=self.lineage, basis=self._basis, grown=self._grown)
+        item_table = self._raw.unread(read, len(self.lineage))
+        return Items(item_table, self.reach, self.edits, lineage=self.lineage, basis=self._basis, grown=self._grown)
 
     def item(self, ordinal: int) -> ChatItemEvent:
         """Return one item in its present form."""
@@ -161,7 +161,7 @@ class Items(Sequence[ChatItemEvent]):
         return self._shown
 
     def __iter__(self) -> Iterator[ChatItemEvent]:
-        items = self.arena.items
+        items = self.item_table.items
         return iter(items[: self.reach]) if self.edits is None else map(items.__getitem__, self.order())
 
     @overload
@@ -169,7 +169,7 @@ class Items(Sequence[ChatItemEvent]):
     @overload
     def __getitem__(self, index: slice) -> list[ChatItemEvent]: ...
     def __getitem__(self, index: int | slice) -> ChatItemEvent | list[ChatItemEvent]:
-        items, order = self.arena.items, self.order()
+        items, order = self.item_table.items, self.order()
         if isinstance(index, int):
             return items[order[index]]
         if self.edits is None and (index.step is None or index.step > 0):
@@ -377,15 +377,15 @@ class Items(Sequence[ChatItemEvent]):
 
     # Later values
 
-    def own_arena(self) -> Arena:
+    def own_item_table(self) -> ItemTable:
         """
-        Return an arena that ends with these items and may be extended.
+        Return an item table that ends with these items and may be extended.
 
         It is this one, or a copy if another state has appended to it.
         """
         if not self.reach:
-            # All contexts share the empty state, so it gets a new arena.
-            return Arena()
+            # All contexts share the empty state, so it gets a new item table.
+            return ItemTable()
         is_free = not self.is_borrowed and not self._raw.is_closed and len(self._raw.items) == self.reach
         return self._raw if is_free else self._raw.first(self.reach)
 
@@ -395,19 +395,19 @@ class Items(Sequence[ChatItemEvent]):
 
         The cost depends only on the length of `added`, unless two states branch here.
         """
-        arena = self.own_arena()
-        arena.extend(added, len(self.lineage), version)
+        item_table = self.own_item_table()
+        item_table.extend(added, len(self.lineage), version)
         count = self.reach + len(added)
         order = self._order
         if order is not None:
             order = order if len(order) == self._shown and not self.is_borrowed else order[: self._shown]
             order.extend(range(self.reach, count))
         grown, basis = self._grown, self._basis
-        return Items(arena, count, self.edits, lineage=self.lineage, order=order, basis=basis, grown=grown)
+        return Items(item_table, count, self.edits, lineage=self.lineage, order=order, basis=basis, grown=grown)
 
-    def extended(self, arena: Arena) -> Items:
-        """Return these items with those that were added to their own arena since."""
-        return Items(arena, len(arena.items), self.edits, lineage=self.lineage, grown=self._grown)
+    def extended(self, item_table: ItemTable) -> Items:
+        """Return these items with those that were added to their own item table since."""
+        return Items(item_table, len(item_table.items), self.edits, lineage=self.lineage, grown=self._grown)
 
     def edited(self, edits: Edits, basis: tuple[int, Totals] | None = None) -> Items:
         """Return these items with other edits."""
@@ -421,19 +421,19 @@ class Items(Sequence[ChatItemEvent]):
         It costs nothing for the other items as long as all these messages are being written.
         """
         grown: dict[int, MessageAdded] | None = {**(self._grown or {}), **changed}
-        arena = self._raw
+        item_table = self._raw
         if any(message.incomplete != UNFINISHED for message in changed.values()):
-            arena, grown = arena.rewritten(grown or {}, self.reach), None
+            item_table, grown = item_table.rewritten(grown or {}, self.reach), None
         basis = None
         if self._basis is not None and (known := self.known_totals()) is not None:
             shown = [ordinal for ordinal in changed if self.shows(ordinal)]
             basis = (self.reach, known - self.total_of(shown) + sum((totals_of(changed[o]) for o in shown), Totals()))
         return self._in_order(
-            arena, self.lineage, basis=basis, is_borrowed=self.is_borrowed and arena is self._raw, grown=grown
+            item_table, self.lineage, basis=basis, is_borrowed=self.is_borrowed and item_table is self._raw, grown=grown
         )
 
     def borrowed(self) -> Items:
-        """Return these items for a trial: appending to them leaves this arena unchanged."""
+        """Return these items for a trial: appending to them leaves this item table unchanged."""
         grown, basis = self._grown, self._basis
         return Items(
             self._raw, self.reach, self.edits, lineage=self.lineage, basis=basis, is_borrowed=True, grown=grown
@@ -444,9 +444,9 @@ class Items(Sequence[ChatItemEvent]):
         lineage, basis, grown = (*self.lineage, parent), self._basis, self._grown
         return self._in_order(self._raw, lineage, basis=basis, is_borrowed=is_borrowed, grown=grown)
 
-    def _in_order(self, arena: Arena, lineage: tuple[str, ...], **further: Any) -> Items:
+    def _in_order(self, item_table: ItemTable, lineage: tuple[str, ...], **further: Any) -> Items:
         """Return as many items with the same edits, which share the order that is known."""
-        made = Items(arena, self.reach, self.edits, lineage=lineage, order=self._order, **further)
+        made = Items(item_table, self.reach, self.edits, lineage=lineage, order=self._order, **further)
         made._shown = self._shown
         return made
 
@@ -466,7 +466,7 @@ class RunningTokens:
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._arena: Arena | None = None
+        self._arena: ItemTable | None = None
         # By ordinal, as far as totals were requested.
         self._tokens: list[int] = []
         self._seen: Items | None = None
@@ -475,14 +475,14 @@ class RunningTokens:
     @synchronized
     def total(self, items: Items) -> int:
         """Return the estimated tokens of all these items."""
-        if items.arena is not self._arena:
-            # An arena that continues the last one has a new form of a few items.
+        if items.item_table is not self._arena:
+            # An item table that continues the last one has a new form of a few items.
             last = self._arena.items if self._arena is not None else []
-            kept = zip(last, items.arena.items, self._tokens, strict=False)
+            kept = zip(last, items.item_table.items, self._tokens, strict=False)
             self._tokens = [known if old is new else estimate_tokens(new, self._counter) for old, new, known in kept]
-            self._arena, self._seen = items.arena, None
+            self._arena, self._seen = items.item_table, None
         known = len(self._tokens)
-        self._tokens += (estimate_tokens(item, self._counter) for item in items.arena.items[known : items.reach])
+        self._tokens += (estimate_tokens(item, self._counter) for item in items.item_table.items[known : items.reach])
         if self._seen is not None and items.continues(self._seen):
             total = self._total + sum(self._tokens[self._seen.reach : items.reach])
         else:

@@ -15,7 +15,7 @@ from ...errors import MISSHAPEN
 from ..send import (
     MALFORMED,
     NO_OUTPUT,
-    Placed,
+    PlacedInstructions,
     UniqueIds,
     left_out,
     parts_of_output,
@@ -201,7 +201,7 @@ def openai_messages(
     return [{**message, "role": "developer"} if message.get("role") == "system" else message for message in messages]
 
 
-def _valid_messages(items: Sequence[ChatItemEvent], instructions: Placed) -> list[OpenAIMessage]:
+def _valid_messages(items: Sequence[ChatItemEvent], instructions: PlacedInstructions) -> list[OpenAIMessage]:
     messages: list[OpenAIMessage] = []
     if instructions.place is None and instructions.text:
         messages.append({"role": "system", "content": instructions.text})

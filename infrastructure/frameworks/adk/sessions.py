@@ -352,7 +352,9 @@ def _version_in(session: Session) -> int | None:
 def _left_by_kit(chat: ChatContext) -> list[ChatItemEvent]:
     items = chat.recorded_items()
     return [
-        items.arena.items[ordinal] for ordinal, how in items.departed() if (how.reason or "").startswith(LEFT_BY_KIT)
+        items.item_table.items[ordinal]
+        for ordinal, how in items.departed()
+        if (how.reason or "").startswith(LEFT_BY_KIT)
     ]
 
 
@@ -369,7 +371,7 @@ def _events_of(chat: ChatContext) -> Sequence[ChatItemEvent]:
             order.append(hidden[place])
             place += 1
         order.append(ordinal)
-    return [items.arena.items[ordinal] for ordinal in (*order, *hidden[place:])]
+    return [items.item_table.items[ordinal] for ordinal in (*order, *hidden[place:])]
 
 
 def _is_repeated(found: OpenChat, message: Message) -> bool:

@@ -174,7 +174,7 @@ def _read(chat: ChatContext, key: Key) -> Saved | None:
         whole = before.value or {}
     last = items.reach - 1
     is_newer = last >= 0 and items.arrival(last) > saved.version
-    at = items.arena.items[last].created_at if is_newer else value["at"]
+    at = items.item_table.items[last].created_at if is_newer else value["at"]
     return Saved(at, msgspec.json.encode(whole[STATE]), since, saved.version)
 
 

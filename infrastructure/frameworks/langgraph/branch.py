@@ -37,7 +37,7 @@ VALUES_KEPT_MAX = 256
 Saved = dict[str, Any]
 
 
-class Mark(NamedTuple):
+class Continuation(NamedTuple):
     """A place where the thread went on: with a checkpoint of this branch, or (`chat`) in another branch."""
 
     version: int
@@ -45,7 +45,7 @@ class Mark(NamedTuple):
     chat: str = ""
 
 
-class Held(NamedTuple):
+class ShownMessages(NamedTuple):
     """The messages that a chat shows, those of this channel; since a version they were only added to."""
 
     channel: str
@@ -53,7 +53,7 @@ class Held(NamedTuple):
     since: int
 
 
-class Found(NamedTuple):
+class SavedCheckpoint(NamedTuple):
     """A checkpoint of a branch, and the version that saved it."""
 
     branch: Branch
@@ -81,9 +81,9 @@ class Branch:
 
     def _forget(self) -> None:
         self.low = self.high = self.chat.version
-        self.held: Held | None = None
+        self.held: ShownMessages | None = None
         # Newest last. A checkpoint is hidden if it was deleted or pruned: its writes may still be needed.
-        self.marks: deque[Mark] = deque()
+        self.marks: deque[Continuation] = deque()
         self.versions: dict[str, int] = {}
         self.hidden: set[str] = set()
         self.writes: dict[str, deque[tuple[int, str]]] = {}
@@ -126,7 +126,7 @@ class Branch:
                 return
         self.low, self._step = after, min(2 * self._step, READ_EVENTS_MAX)
 
-    def newest(self) -> Iterator[Mark]:
+    def newest(self) -> Iterator[Continuation]:
         """Yield the marks that count, the newest first, reading back as far as they are asked for."""
         given, below = 0, self.chat.version + 1
         while True:
@@ -141,9 +141,9 @@ class Branch:
                 return
             self.read_back()
 
-    def found(self) -> Iterator[Found]:
+    def found(self) -> Iterator[SavedCheckpoint]:
         """Yield the checkpoints that are not hidden, the newest first."""
-        return (Found(self, mark.checkpoint, mark.version) for mark in self.newest() if mark.checkpoint)
+        return (SavedCheckpoint(self, mark.checkpoint, mark.version) for mark in self.newest() if mark.checkpoint)
 
     def past(self, version: int) -> ReadOnlyChatContext:
         """Return the chat at a version; it is kept, as a fork begins with what was loaded just before."""
@@ -151,15 +151,15 @@ class Branch:
             self._past = self.chat.at(version)
         return self._past
 
-    def held_at(self, version: int, record: Saved, values: Values) -> Held | None:
+    def held_at(self, version: int, record: Saved, values: Values) -> ShownMessages | None:
         """Return the messages of a record for a fork that begins with it; None if its chat does not show them."""
         held, about = self.held, record.get("messages")
         if about is None or "view" in about:
             return None
         channel, count = about["channel"], about["count"]
         if held and version >= held.since and held.channel == channel:
-            return Held(channel, held.copies.first(count, values), since=0)
-        return Held(channel, Copies(list(self.past(version).recorded_items()), count), since=0)
+            return ShownMessages(channel, held.copies.first(count, values), since=0)
+        return ShownMessages(channel, Copies(list(self.past(version).recorded_items()), count), since=0)
 
     def version_of(self, checkpoint: str, *, with_hidden: bool) -> int | None:
         """Return the version that saved a checkpoint; None if this branch does not have it."""
@@ -215,7 +215,7 @@ class Branch:
             self._kept = kept if self._kept is None else self._kept & kept
             self.hidden |= self.versions.keys() - kept
         elif key.startswith(BRANCH):
-            self.marks.append(Mark(version, chat=key.removeprefix(BRANCH)))
+            self.marks.append(Continuation(version, chat=key.removeprefix(BRANCH)))
             self.chats.add(key.removeprefix(BRANCH))
         elif key.startswith(RUN):
             self.runs.add(key.removeprefix(RUN))
@@ -235,7 +235,7 @@ class Branch:
         if checkpoint in self.versions:
             self.marks = deque(mark for mark in self.marks if mark.checkpoint != checkpoint)
         self.versions[checkpoint] = version
-        self.marks.append(Mark(version, checkpoint))
+        self.marks.append(Continuation(version, checkpoint))
 
     def _note_older(self, recorded: RecordedEvent) -> None:
         event, version = recorded.event, recorded.version
@@ -254,7 +254,7 @@ class Branch:
             kept = parse_kept(parse_json(event.value))
             self._kept = kept if self._kept is None else self._kept & kept
         elif key.startswith(BRANCH):
-            self.marks.appendleft(Mark(version, chat=key.removeprefix(BRANCH)))
+            self.marks.appendleft(Continuation(version, chat=key.removeprefix(BRANCH)))
             self.chats.add(key.removeprefix(BRANCH))
         elif key.startswith(RUN):
             self.runs.add(key.removeprefix(RUN))
@@ -271,7 +271,7 @@ class Branch:
         if checkpoint in self.versions:
             return
         self.versions[checkpoint] = version
-        self.marks.appendleft(Mark(version, checkpoint))
+        self.marks.appendleft(Continuation(version, checkpoint))
         if checkpoint in self._deleted or (self._kept is not None and checkpoint not in self._kept):
             self.hidden.add(checkpoint)
 

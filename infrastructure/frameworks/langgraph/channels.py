@@ -41,7 +41,7 @@ def messages_in(value: Any) -> list[BaseMessage] | None:
     return found if is_messages(found) else None
 
 
-class Known(NamedTuple):
+class ChannelChat(NamedTuple):
     """The chat of a channel, and the messages that it shows at a version."""
 
     chat: ChatContext
@@ -52,7 +52,7 @@ class Known(NamedTuple):
 class Change(NamedTuple):
     """The messages that a save adds to the chat of a channel: behind those that are there, or instead of them."""
 
-    known: Known
+    known: ChannelChat
     messages: list[BaseMessage]
     plain: list[Message]
     version: int
@@ -63,7 +63,7 @@ class ChannelChats:
 
     def __init__(self, store: Store, chat: str, session: str) -> None:
         self._store, self._chat, self._session = store, chat, session
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, ChannelChat] = {}
         self._changes: dict[str, Change] = {}
 
     def forget(self) -> None:
@@ -133,7 +133,7 @@ class ChannelChats:
         """Return whether one of the chats that are open holds a message."""
         return any(holds(known.chat, message_id) for known in list(self._known.values()))
 
-    def _opened(self, channel: str) -> Known:
+    def _opened(self, channel: str) -> ChannelChat:
         known = self._known.get(channel)
         if known:
             known.chat.refresh()
@@ -141,7 +141,7 @@ class ChannelChats:
         name = f"{self._chat}/{MARK}{encoded_id(channel, f'the channel {channel!r}')}"
         chat = self._chat_of(name)
         items = list(chat.recorded_items())
-        return Known(chat, Copies(items, len(CONVERSATION.kept(items))), chat.version)
+        return ChannelChat(chat, Copies(items, len(CONVERSATION.kept(items))), chat.version)
 
     def _chat_of(self, name: str) -> ChatContext:
         with suppress(NotFoundError):

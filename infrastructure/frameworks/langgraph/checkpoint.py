@@ -19,7 +19,7 @@ from ....domain.chat.view import ChatView
 from ....domain.ids import split_stream_id
 from ...store import Store
 from ..conversation import IsCounted, Message
-from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Found, Held, Saved, holds
+from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Saved, SavedCheckpoint, ShownMessages, holds
 from .channels import ChannelChats, messages_in
 from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of, require_shown
 from .values import Values
@@ -79,7 +79,9 @@ class Loaded(NamedTuple):
 class Recording:
     """A checkpoint that is being saved at the end of a branch."""
 
-    def __init__(self, branch: Branch, parent: Found | None, put: Put, values: Values, channels: ChannelChats) -> None:
+    def __init__(
+        self, branch: Branch, parent: SavedCheckpoint | None, put: Put, values: Values, channels: ChannelChats
+    ) -> None:
         self._branch, self._put, self._values, self._channels = branch, put, values, channels
         self._lists: dict[str, Any] = {}
         self._parent = parent.record if parent else {}
@@ -90,7 +92,7 @@ class Recording:
         self._new: list[BaseMessage] = []
         self._plain: list[Message] = []
         self._is_edit = False
-        self._held: Held | None = None
+        self._held: ShownMessages | None = None
         self._before = branch.chat.version
         self._saved: dict[str, Saved | None] = {}
         self._last = 0
@@ -143,12 +145,12 @@ class Recording:
         is_held = held is not None and (held.channel, len(held.copies)) == (channel, earlier.get("count"))
         return is_held and earlier["channel"] == channel and "view" not in earlier and self._is_kept(channel)
 
-    def _held_in(self, channel: str) -> Held | None:
+    def _held_in(self, channel: str) -> ShownMessages | None:
         """Return the messages that the chat shows as those of a channel; None if they were not looked at."""
         held, chat = self._branch.held, self._branch.chat
         if held and held.channel == channel:
             return held
-        return None if len(chat) else Held(channel, Copies(), since=chat.version)
+        return None if len(chat) else ShownMessages(channel, Copies(), since=chat.version)
 
     def save(self, early: Sequence[Ref]) -> None:
         """Save the record, and the values of the channels that changed."""
@@ -177,7 +179,9 @@ class Recording:
         branch.note_saved(self._saved, last)
         if self._is_edit and self._messages:
             is_whole = self._messages["count"] == len(self._new)
-            self._held = branch.held = Held(self._messages["channel"], Copies(), since=last) if is_whole else None
+            self._held = branch.held = (
+                ShownMessages(self._messages["channel"], Copies(), since=last) if is_whole else None
+            )
         if self._held:
             self._held.copies.add(self._new, self._plain)
             branch.held = self._held
@@ -241,7 +245,7 @@ class Reader:
     def __init__(self, store: Store, values: Values, channels: ChannelChats) -> None:
         self._store, self._values, self._channels = store, values, channels
 
-    def load(self, found: Found, *, as_shown: bool = False) -> Loaded:
+    def load(self, found: SavedCheckpoint, *, as_shown: bool = False) -> Loaded:
         """
         Return a checkpoint with the values of its channels and its writes.
 
@@ -274,12 +278,12 @@ class Reader:
         # LangGraph gives a thread without a checkpoint this number, too.
         return Loaded(BEGUN_BY_OTHERS, None, checkpoint, {"source": "update", "step": -2, "parents": {}}, [])
 
-    def metadata(self, found: Found) -> dict[str, Any]:
+    def metadata(self, found: SavedCheckpoint) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
         metadata: dict[str, Any] = self._values.unpack(found.record["metadata"], f"the metadata of {found.id}")
         return metadata
 
-    def writes(self, found: Found) -> list[Write]:
+    def writes(self, found: SavedCheckpoint) -> list[Write]:
         """Return the writes on a checkpoint, in the order in which a run applies them."""
         refs: list[Ref] = [*found.record.get("early", ())]
         refs += [version for version, _ in found.branch.writes.get(found.id, ())]
@@ -298,7 +302,7 @@ class Reader:
         found = self._store.log.read(stream, after=version - 1, until=version)
         return (parse_json(found[0].event.value) if found else None) or {}
 
-    def _messages(self, found: Found, about: dict[str, Any]) -> list[BaseMessage]:
+    def _messages(self, found: SavedCheckpoint, about: dict[str, Any]) -> list[BaseMessage]:
         branch, count = found.branch, about["count"]
         held = branch.held
         if "view" not in about and held and held.channel == about["channel"] and found.version >= held.since:
@@ -312,7 +316,7 @@ class Reader:
             is_grown = view.recorded_items().edits is None and own == count
             # Checkpoints from before an erasure count messages that are gone, so they cannot use what is left.
             since = (0 if is_grown else found.version) if len(messages) == count else branch.chat.version + 1
-            branch.held = Held(about["channel"], Copies(items, len(messages)), since)
+            branch.held = ShownMessages(about["channel"], Copies(items, len(messages)), since)
             return branch.held.copies.handed_out(messages, self._values)
         return messages
 
@@ -323,10 +327,10 @@ class Reader:
             return held.copies.messages(len(held.copies), self._values)
         items = list(branch.chat.recorded_items())
         messages, _ = messages_of(items, self._values)
-        branch.held = Held(channel, Copies(items, len(messages)), since=branch.chat.version)
+        branch.held = ShownMessages(channel, Copies(items, len(messages)), since=branch.chat.version)
         return branch.held.copies.handed_out(messages, self._values)
 
-    def _view(self, found: Found, about: dict[str, Any]) -> ChatView[Any]:
+    def _view(self, found: SavedCheckpoint, about: dict[str, Any]) -> ChatView[Any]:
         if "view" in about:
             stream, _, version = about["view"].rpartition("@")
             return self._store.chat(split_stream_id(stream)[1], create=False).at(int(version))
@@ -353,7 +357,7 @@ def new_writes(
     return {f"{WRITES}{checkpoint}/{task}": {"task": task, "path": path, "writes": new}} if new else {}
 
 
-def copied_record(found: Found) -> Saved:
+def copied_record(found: SavedCheckpoint) -> Saved:
     """Return the record of a checkpoint for another chat: everything that it names is named with its stream."""
     record, stream = dict(found.record), found.branch.chat.stream_id
 

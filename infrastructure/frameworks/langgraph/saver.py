@@ -37,7 +37,7 @@ from ....domain.ids import derived_id, encoded_id, split_stream_id
 from ....projections.saved_states import SavedStateRow
 from ...store import Store
 from ..open_chats import acting_as, awaited, require_store
-from .branch import BRANCH, FRAMEWORK, RUN, THREAD, Found
+from .branch import BRANCH, FRAMEWORK, RUN, THREAD, SavedCheckpoint
 from .channels import SOURCE
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Write
 from .thread import Name, Thread
@@ -331,7 +331,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
     def _values(self) -> Values:
         return Values(self.serde, self._compare_last)
 
-    def _tuple(self, thread: Thread, found: Found, *, may_fork: str) -> CheckpointTuple:
+    def _tuple(self, thread: Thread, found: SavedCheckpoint, *, may_fork: str) -> CheckpointTuple:
         return self._tuple_of(thread, thread.load(found, self._values()), may_fork=may_fork)
 
     def _tuple_of(self, thread: Thread, loaded: Loaded, seen: str = "", *, may_fork: str = "") -> CheckpointTuple:

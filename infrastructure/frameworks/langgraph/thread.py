@@ -23,7 +23,7 @@ from ....domain.errors import (
 from ....domain.ids import derived_id
 from ...store import Store
 from ..open_chats import user_of
-from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Found, Saved, holds
+from .branch import BRANCH, CHECKPOINT, FRAMEWORK, KEPT, RUN, THREAD, Branch, Saved, SavedCheckpoint, holds
 from .channels import ChannelChats
 from .checkpoint import BEGUN_BY_OTHERS, Loaded, Put, Reader, Recording, Write, copied_record, new_writes
 from .values import Values
@@ -62,29 +62,29 @@ class Thread:
     # Reading
 
     @synchronized
-    def newest(self) -> Found | None:
+    def newest(self) -> SavedCheckpoint | None:
         """Return the checkpoint that was saved last; None without one."""
         self._refresh()
         return self._newest_known()
 
     @synchronized
-    def find(self, checkpoint: str, *, with_hidden: bool = False) -> Found | None:
+    def find(self, checkpoint: str, *, with_hidden: bool = False) -> SavedCheckpoint | None:
         """Return a checkpoint; None if there is none, or it was deleted and not `with_hidden`."""
         # A checkpoint that was saved again is marked as deleted in the branch that had it first.
         for is_hidden in (False, True) if with_hidden else (False,):
             for branch in self._branches():
                 version = branch.version_of(checkpoint, with_hidden=is_hidden)
                 if version is not None:
-                    return Found(branch, checkpoint, version)
+                    return SavedCheckpoint(branch, checkpoint, version)
         return None
 
-    def checkpoints(self) -> Iterator[Found]:
+    def checkpoints(self) -> Iterator[SavedCheckpoint]:
         """Yield all checkpoints, the newest first."""
         lines = locked(self._lock, lambda: [list(branch.found()) for branch in self._branches()])
         yield from heapq.merge(*lines, key=lambda found: found.id, reverse=True)
 
     @synchronized
-    def load(self, found: Found, values: Values) -> Loaded:
+    def load(self, found: SavedCheckpoint, values: Values) -> Loaded:
         """
         Return a checkpoint with the values of its channels and its writes.
 
@@ -109,16 +109,16 @@ class Thread:
         return None if loaded is None else (loaded, f"{branch.chat.stream_id}@{branch.chat.version}")
 
     @synchronized
-    def metadata(self, found: Found, values: Values) -> dict[str, Any]:
+    def metadata(self, found: SavedCheckpoint, values: Values) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
         return Reader(self._store, values, self._channels).metadata(found)
 
     @synchronized
-    def writes(self, found: Found, values: Values) -> list[Write]:
+    def writes(self, found: SavedCheckpoint, values: Values) -> list[Write]:
         """Return the writes on a checkpoint, in the order in which a run applies them."""
         return Reader(self._store, values, self._channels).writes(found)
 
-    def passed(self, found: Found, values: Values) -> Iterator[Loaded]:
+    def passed(self, found: SavedCheckpoint, values: Values) -> Iterator[Loaded]:
         """Yield the checkpoints before one, its parent first, each once; also those that were deleted."""
         # A checkpoint that was saved again, behind one that follows on it, is before itself.
         passed, parent = {found.id}, self._before(found)
@@ -128,7 +128,7 @@ class Thread:
             parent = self._before(parent)
 
     @synchronized
-    def _before(self, found: Found) -> Found | None:
+    def _before(self, found: SavedCheckpoint) -> SavedCheckpoint | None:
         known = found.record.get("parent")
         return self.find(known, with_hidden=True) if known else None
 
@@ -165,7 +165,7 @@ class Thread:
 
     # These are for a transaction; who calls them has this object alone.
 
-    def hide(self, checkpoints: Sequence[Found]) -> None:
+    def hide(self, checkpoints: Sequence[SavedCheckpoint]) -> None:
         """Delete checkpoints; the log keeps them."""
         for found in checkpoints:
             found.branch.chat.saved_states.save(FRAMEWORK, {f"{CHECKPOINT}{found.id}": None})
@@ -219,13 +219,17 @@ class Thread:
         with suppress(NotFoundError):
             self._root = Branch(self._store.chat(self.name.chat, create=False, durability="commit"))
 
-    def _newest_known(self) -> Found | None:
+    def _newest_known(self) -> SavedCheckpoint | None:
         root = self._root
         if root is None:
             return None
         for mark in root.newest():
             branch = self._branch(mark.chat) if mark.chat else root
-            found = Found(branch, mark.checkpoint, mark.version) if mark.checkpoint else next(branch.found(), None)
+            found = (
+                SavedCheckpoint(branch, mark.checkpoint, mark.version)
+                if mark.checkpoint
+                else next(branch.found(), None)
+            )
             if found:
                 return found
         return None
@@ -351,7 +355,7 @@ class Thread:
             self._forks[branch.chat.id] = branch
         recording.settle()
 
-    def _place(self, put: Put, newest: Found | None) -> tuple[Found | None, bool]:
+    def _place(self, put: Put, newest: SavedCheckpoint | None) -> tuple[SavedCheckpoint | None, bool]:
         """
         Return the parent of a checkpoint, and whether the checkpoint comes at the end of the parent's branch.
 
@@ -373,7 +377,7 @@ class Thread:
             raise CheckpointSupersededError(stream, put.parent, newest.id if newest else None)
         return parent, False
 
-    def _forked(self, root: Branch, parent: Found | None, values: Values) -> Branch:
+    def _forked(self, root: Branch, parent: SavedCheckpoint | None, values: Values) -> Branch:
         """Return a new branch, which begins with the parent's messages; without a parent with none."""
         past = parent.branch.past(parent.version) if parent else root.chat.at(1)
         branch = Branch(past.fork(agent=FRAMEWORK))

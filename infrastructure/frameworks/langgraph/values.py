@@ -157,11 +157,11 @@ def refusing_blocked(what: str, cure: str) -> Iterator[None]:
     blocked: set[str] = set()
     here = threading.get_ident()
 
-    def hear(event: SerdeEvent) -> None:
+    def note_blocked(event: SerdeEvent) -> None:
         if event["kind"] in BLOCKED and threading.get_ident() == here:
             blocked.add(f"{event['module']}.{event['name']}")
 
-    stop = register_serde_event_listener(hear)
+    stop = register_serde_event_listener(note_blocked)
     try:
         yield
     finally:

@@ -251,7 +251,7 @@ class _Chats:
         # It left the view: its history is the view in which it was the newest.
         ref = items.ref(ordinal)
         home = chat if not ref.stream else self._store.chat(split_stream_id(ref.stream)[1], create=False)
-        view = home.at(ref.version + CONVERSATION.items_in(items.arena.items[ordinal]) - 1)
+        view = home.at(ref.version + CONVERSATION.items_in(items.item_table.items[ordinal]) - 1)
         past = view.recorded_items()
         return _path_of(view, past, entries_of(CONVERSATION.kept(past), without_id), entry_id)
 

@@ -29,7 +29,7 @@ from .blocks import Blocks
 from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
 from .connection import PostgresDatabase, pause_before
 from .errors import DUPLICATE, first_line, is_lost_connection, is_silent, translate
-from .inquiry import Guard, Inquiry, StreamMovedError
+from .locked_queries import Guard, Inquiry, StreamMovedError
 from .planning import STORED, Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
 
@@ -49,7 +49,7 @@ NO_KEYS: dict[int, bytes] = {}
 WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
 
 
-def learn_tags(wire: Wire, table: str, lineage: str, wanted: Set[str]) -> tuple[dict[str, bytes], bytes]:
+def number_tags(wire: Wire, table: str, lineage: str, wanted: Set[str]) -> tuple[dict[str, bytes], bytes]:
     """
     Return the numbers of all tags, after giving the wanted ones a number, and the lineage of these rows.
 
@@ -77,7 +77,7 @@ class Interrupted(NamedTuple):
     failure: psycopg.Error
 
 
-class Begun(NamedTuple):
+class OpenedTransaction(NamedTuple):
     """
     A cached append that has begun the transaction with the locks of its slices, and has sent no events; the planned
     append continues from there.
@@ -161,7 +161,7 @@ class Appender:
         self,
         slices: Collection[int],
         draft: Callable[[], Sequence[Request]],
-        before: Interrupted | Begun | None = None,
+        before: Interrupted | OpenedTransaction | None = None,
     ) -> list[Answer]:
         """
         Append the requests that `draft` returns, and return the result of each.
@@ -182,9 +182,9 @@ class Appender:
                 orders.extend(self._orders(draft(), interrupted))
             return orders
 
-        with self._memory_at_stake(slices):
+        with self._forgetting_unless_written(slices):
             failure = interrupted.failure if interrupted else None
-            is_begun = isinstance(before, Begun)
+            is_begun = isinstance(before, OpenedTransaction)
             # A prediction of the end of a shared slice would fail.
             is_predicted = is_begun or self._memory.shared.keys().isdisjoint(slices)
             if failure is None and is_predicted and all(number in self._memory.slice_ends for number in slices):
@@ -193,7 +193,7 @@ class Appender:
                     if answers is not None:
                         return answers
                 except psycopg.Error as error:
-                    failure = self._passing(error, slices)
+                    failure = self._retryable(error, slices)
             return self._append_locked(drafted(), failure)
 
     def append_copies(self, slices: Collection[int], request: Request) -> list[Answer]:
@@ -209,7 +209,7 @@ class Appender:
         finally:
             self._require_open_key = statement
 
-    def append_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | Begun | None:
+    def append_cached(self, news: Sequence[NewEvents]) -> list[Receipt] | Interrupted | OpenedTransaction | None:
         """
         Append to streams of different slices in one round trip, or in two if another process writes there, too; None
         if the cached append cannot.
@@ -240,7 +240,7 @@ class Appender:
                 self._inquiry.read_ends(wire, guesses)
                 ends = ends_of(news, self._memory)
             if together is None or ends is None:
-                return Begun()
+                return OpenedTransaction()
             now = self._now()
             # A loop: a function call for each stream would cost more.
             count = 0
@@ -258,7 +258,7 @@ class Appender:
             self._is_at_stake = False
             return None
         except BaseException as error:
-            return Interrupted(first_id, self._passing_quickly(error, slices))
+            return Interrupted(first_id, self._forget_and_retry(error, slices))
         if guesses or self._memory.opened:
             self._memory.keep(slices)
         self._is_at_stake = False
@@ -283,14 +283,14 @@ class Appender:
         keys = {key for one in stored if one is not None and (key := key_in(one))}
         return [Call(self._require_open_key.format(key="$1"), (key,)) for key in sorted(keys)]
 
-    def _passing_quickly(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
+    def _forget_and_retry(self, error: BaseException, slices: Iterable[int]) -> psycopg.Error:
         # This comes before anything that can be interrupted, because the memory may have advanced already.
         self._memory.forget(slices)
         self._database.settle_writer()
         if not isinstance(error, psycopg.Error):
             raise error
         try:
-            return self._passing(error, slices)
+            return self._retryable(error, slices)
         except psycopg.Error:
             raise translate(error, self._database.where) from error
 
@@ -321,7 +321,7 @@ class Appender:
         return True
 
     @contextmanager
-    def _memory_at_stake(self, slices: Collection[int]) -> Iterator[None]:
+    def _forgetting_unless_written(self, slices: Collection[int]) -> Iterator[None]:
         """Forget the plan if it is not written, and translate psycopg's errors."""
         self._is_at_stake = True
         try:
@@ -334,7 +334,7 @@ class Appender:
         self._memory.keep(slices)
         self._is_at_stake = False
 
-    def _passing(self, error: psycopg.Error, slices: Iterable[int]) -> psycopg.Error:
+    def _retryable(self, error: psycopg.Error, slices: Iterable[int]) -> psycopg.Error:
         """Return an error after which the locked append may succeed; raise any other."""
         if error.sqlstate in (STALE, *WORTH_RETRYING):
             # Only the memory of these slices is wrong.
@@ -381,7 +381,7 @@ class Appender:
         """
         self._settle_interrupted()
         slices = {part.slice for request in requests for part in request.parts}
-        with self._memory_at_stake(slices):
+        with self._forgetting_unless_written(slices):
             return self._append_locked(self._orders(requests, None), None, work)
 
     def _append_locked(
@@ -429,7 +429,7 @@ class Appender:
         wanted = {draft.tag for order in orders for part in order.request.parts for draft in part.drafts}
         if not wanted <= self._memory.tags.keys():
             is_first = not self._memory.tags
-            self._memory.tags, self._memory.lineage = learn_tags(wire, self._prefix + "tag", self._lineage, wanted)
+            self._memory.tags, self._memory.lineage = number_tags(wire, self._prefix + "tag", self._lineage, wanted)
             if is_first and self._guard is not None:
                 self._guard.check(wire)
         found = self._inquiry.run(wire, orders, look_for_ids=look_for_ids)

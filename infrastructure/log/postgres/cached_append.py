@@ -38,7 +38,7 @@ class End(NamedTuple):
     tip: StreamTip
 
 
-class Ready(NamedTuple):
+class PreparedAppend(NamedTuple):
     """Events for the cached append, and the values to store."""
 
     new: NewEvents
@@ -48,7 +48,7 @@ class Ready(NamedTuple):
     tags: list[bytes]
 
 
-ReadyAtEnds = Sequence[tuple[Ready, End]]
+ReadyAtEnds = Sequence[tuple[PreparedAppend, End]]
 
 
 def ends_of(news: Sequence[NewEvents], memory: Memory) -> list[End] | None:
@@ -113,9 +113,9 @@ def _beginning(new: NewEvents, memory: Memory) -> End | None:
     return None if slice_end is None else End(number, slice_end, StreamTip(slice_end.stream_key + 1))
 
 
-def ready(news: Sequence[NewEvents], memory: Memory, compression: Compression) -> list[Ready] | None:
+def ready(news: Sequence[NewEvents], memory: Memory, compression: Compression) -> list[PreparedAppend] | None:
     """Return the input of the cached append; None if the events are not small, or a type of event is new."""
-    together: list[Ready] = []
+    together: list[PreparedAppend] = []
     size = 0
     try:
         for new in news:
@@ -125,7 +125,7 @@ def ready(news: Sequence[NewEvents], memory: Memory, compression: Compression) -
             if len(metas) != len(payloads) or max(map(len, payloads), default=LARGE_TEXT_BYTES) >= LARGE_TEXT_BYTES:
                 return None
             size += sum(map(len, payloads))
-            together.append(Ready(new, payloads, [*map(compression.shrink, payloads)], metas, tags))
+            together.append(PreparedAppend(new, payloads, [*map(compression.shrink, payloads)], metas, tags))
     except (KeyError, ValueError, TypeError, OverflowError, LimitExceededError):
         return None
     # The events of a single stream are EVENTS_MAX at most, each smaller than LARGE_TEXT_BYTES.

@@ -105,7 +105,7 @@ def _noted(connection: psycopg.Connection[Any]) -> list[str]:
     return notices
 
 
-class _Seat:
+class _ReaderSlot:
     """The right to one of the reading connections, and whether it has one already."""
 
     has_wire = False
@@ -132,7 +132,7 @@ class PostgresDatabase:
         self._news = News()
         self._idle: deque[Wire] = deque()
         # Weak references: a seat that an interrupted call did not give back is free once its frame is gone.
-        self._seats: WeakSet[_Seat] = WeakSet()
+        self._slots: WeakSet[_ReaderSlot] = WeakSet()
         self._lock = threading.Lock()
         self._writer: Wire | None = None
 
@@ -179,7 +179,7 @@ class PostgresDatabase:
                 raise
 
     def _read_once(self, work: Callable[[Wire], T]) -> T:
-        seat = self._wait_for_seat()
+        seat = self._wait_for_slot()
         wire: Wire | None = None
         try:
             wire = self._idle_or_new()
@@ -194,12 +194,12 @@ class PostgresDatabase:
         finally:
             self._leave(seat, wire)
 
-    def _wait_for_seat(self) -> _Seat:
+    def _wait_for_slot(self) -> _ReaderSlot:
         deadline = time.monotonic() + self._patience
         while True:
             seen = self._news.count
             self._require_open()
-            seat = locked(self._lock, self._free_seat)
+            seat = locked(self._lock, self._free_slot)
             if seat is not None:
                 return seat
             if time.monotonic() >= deadline:
@@ -208,11 +208,11 @@ class PostgresDatabase:
                 )
             self._news.wait_past(seen, timeout_seconds=deadline - time.monotonic())
 
-    def _free_seat(self) -> _Seat | None:
-        if len(self._seats) >= READERS_MAX:
+    def _free_slot(self) -> _ReaderSlot | None:
+        if len(self._slots) >= READERS_MAX:
             return None
-        seat = _Seat()
-        self._seats.add(seat)
+        seat = _ReaderSlot()
+        self._slots.add(seat)
         return seat
 
     def _idle_or_new(self) -> Wire:
@@ -234,14 +234,14 @@ class PostgresDatabase:
             self._news.wait_past(seen, timeout_seconds=deadline - time.monotonic())
 
     def _is_any_lent(self) -> bool:
-        return any(seat.has_wire for seat in self._seats)
+        return any(seat.has_wire for seat in self._slots)
 
-    def _leave(self, seat: _Seat, wire: Wire | None) -> None:
+    def _leave(self, seat: _ReaderSlot, wire: Wire | None) -> None:
         if wire is not None and wire.settle():
             self._idle.append(wire)
         elif wire is not None:
             wire.close()
-        self._seats.discard(seat)
+        self._slots.discard(seat)
         self._news.announce()
         if self._closed:
             self._drop_idle()
@@ -307,7 +307,7 @@ class PostgresDatabase:
         """Close all connections, after waiting for those in use; may be called twice."""
         self._closed = True
         deadline = time.monotonic() + self._patience
-        while self._seats and time.monotonic() < deadline:
+        while self._slots and time.monotonic() < deadline:
             self._news.wait_past(self._news.count, timeout_seconds=CLOSING_PAUSE_SECONDS)
         self._drop_idle()
         writer, self._writer = self._writer, None

@@ -19,7 +19,7 @@ from ..compression import REFERENCES, Compression, erased_form
 from ..large_texts import references_in
 from .blocks import BLOCK_AS_ROW, BLOCKS_OF_SLICE, PART_OF_VERSION, PARTS, Blocks
 from .stored_events import PLACE
-from .wire import Call, Rows, Wire, in_trips, int4, int8
+from .wire import Call, Rows, Wire, in_round_trips, int4, int8
 
 ROW = "SELECT payload FROM event WHERE slice = $1 AND stream_key = $2 AND version = $3 AND digest = $4 FOR UPDATE"
 REPLACE_ROW = "UPDATE event SET meta = $4, payload = $5 WHERE slice = $1 AND stream_key = $2 AND version = $3"
@@ -83,7 +83,7 @@ class Eraser:
         self._run([Call(CHANGE_LINEAGE)])
 
     def _run(self, calls: Sequence[Call]) -> list[Rows]:
-        return in_trips(self._wire.run, calls)
+        return in_round_trips(self._wire.run, calls)
 
     def _replace_rows(self, wanted: Sequence[_Wanted]) -> list[_Wanted]:
         """Replace the events that are rows; return the others."""

@@ -25,8 +25,7 @@ from ..database_log import AcknowledgedEnd, Answer, Batch, joined
 from ..evidence import require_ends, require_version
 from ..records import ANY, Part, Request, part_of
 from ..row_faults import RETIRED, new_mark
-from .append import Appender, Begun, Interrupted
-from .beside import Segments, Snapshots
+from .append import Appender, Interrupted, OpenedTransaction
 from .blocks import Blocks, Sealer
 from .connection import PostgresDatabase
 from .dictionaries import Dictionaries
@@ -35,6 +34,7 @@ from .erase import Eraser
 from .page import Pager
 from .read import PostgresPartition, Reader
 from .schema import WAIT_BRIEFLY, distribute, prepare_schema
+from .side_tables import Segments, Snapshots
 from .stored_events import PLACE
 from .verify import CheckedLog
 from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
@@ -119,7 +119,7 @@ class PostgresLog(CheckedLog):
         """Return the table for what the evidence keeps of segments."""
         return Segments(self.database, self._blocks)
 
-    def _append(self, batches: Sequence[Batch], before: Interrupted | Begun | None) -> list[Answer]:
+    def _append(self, batches: Sequence[Batch], before: Interrupted | OpenedTransaction | None) -> list[Answer]:
         drafted: list[Request | Exception] = []
 
         def draft() -> list[Request]:

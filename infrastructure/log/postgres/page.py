@@ -58,9 +58,9 @@ class Pager:
 
     def ends(self) -> Mapping[int, int]:
         """Return the last position of every slice that has one."""
-        return self._mine(self._ends.read())
+        return self._of_partition(self._ends.read())
 
-    def _mine(self, ends: Mapping[int, int]) -> Mapping[int, int]:
+    def _of_partition(self, ends: Mapping[int, int]) -> Mapping[int, int]:
         partition = self._partition
         if partition is None:
             return ends
@@ -78,7 +78,7 @@ class Pager:
 
     def _page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         seen = dict(after.heads)
-        news = _news(self._mine(self._ends.known), seen)
+        news = _news(self._of_partition(self._ends.known), seen)
         # If the last known ends still leave a full page, they need not be read again.
         if sum([news[number] - seen.get(number, 0) for number in news]) < limit:
             news = _news(self.ends(), seen)

@@ -24,7 +24,7 @@ from ....domain.positions import Position
 from ..codec import encode_meta
 from ..compression import Compression, mark_references
 from ..large_texts import LargeText, insert_references
-from ..records import ANY, Appended, Draft, Known, Part, Placed, Request
+from ..records import ANY, Appended, AssignedPlace, Draft, EarlierVersions, Part, Request
 from .wire import Call, int4, int8
 
 STREAMS_MAX = 10_000
@@ -154,11 +154,11 @@ class Memory:
         return None if slice_end is None else slice_end.tips.get(part.stream)
 
 
-class Found(NamedTuple):
+class EarlierEvents(NamedTuple):
     """Events that were recorded earlier: by idempotency keys of streams, and by ids of events."""
 
-    keys: dict[tuple[str, str], Known]
-    recorded: dict[int, Placed]
+    keys: dict[tuple[str, str], EarlierVersions]
+    recorded: dict[int, AssignedPlace]
 
 
 class Plan:
@@ -169,12 +169,12 @@ class Plan:
     a stream is assumed to be new if its writer says so; if it exists, the database refuses the rows.
     """
 
-    def __init__(self, memory: Memory, now: int, compression: Compression, found: Found | None = None) -> None:
+    def __init__(self, memory: Memory, now: int, compression: Compression, found: EarlierEvents | None = None) -> None:
         self._memory = memory
         self._now = now
         self._compression = compression
         self._is_sure = found is not None
-        self._found = found or Found({}, {})
+        self._found = found or EarlierEvents({}, {})
         self._rows: dict[str, list[Row]] = {}
         self._also: list[Call] = []
         self.size = 0
@@ -256,7 +256,7 @@ class Plan:
             ends[part.stream] = part.first_after(end) + len(part.drafts) - 1
         return None
 
-    def _place(self, part: Part, event_id: int) -> list[Placed]:
+    def _place(self, part: Part, event_id: int) -> list[AssignedPlace]:
         if not part.drafts:
             return []
         number = self._memory.slices.get(part.stream, part.slice)
@@ -280,12 +280,12 @@ class Plan:
                 where, stream, int8(slice_end.position), int4(version), tags[draft.tag], time,
                 event_id.to_bytes(16, "big"), packed, stored, tip.digest,
             ))  # fmt: skip
-            placed.append(Placed(version, number, slice_end.position, recorded_at, tip.digest))
+            placed.append(AssignedPlace(version, number, slice_end.position, recorded_at, tip.digest))
             version += 1
             event_id += 1
         tip.version, slice_end.digest = version - 1, tip.digest
         if part.idempotency_key is not None:
-            self._keep_key(part, (where, stream), Known(first, version - 1))
+            self._keep_key(part, (where, stream), EarlierVersions(first, version - 1))
         return placed
 
     def _open_stream(self, stream: str, number: int, slice_end: SliceEnd) -> StreamTip:
@@ -294,7 +294,7 @@ class Plan:
         self._memory.open(stream, number, tip)
         return tip
 
-    def _keep_key(self, part: Part, place: tuple[bytes, bytes], span: Known) -> None:
+    def _keep_key(self, part: Part, place: tuple[bytes, bytes], span: EarlierVersions) -> None:
         key = part.idempotency_key or ""
         self._found.keys[part.stream, key] = span
         row = (*place, key.encode(), int4(span.first_version), int4(span.last_version))

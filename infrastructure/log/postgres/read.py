@@ -33,7 +33,7 @@ from .blocks import HEAD, PART_OF_VERSION, ROWS_OF_STREAM, STREAM_END, Blocks, d
 from .connection import PostgresDatabase
 from .page import Pager
 from .stored_events import PLACE, Opener, Origin, Place, Row
-from .wire import Call, Rows, in_trips, int4, int8
+from .wire import Call, Rows, in_round_trips, int4, int8
 
 T = TypeVar("T")
 Given = ParamSpec("Given")
@@ -380,7 +380,7 @@ class Reader:
         self._names[place] = stream
 
     def _ask(self, calls: Sequence[Call]) -> list[Rows]:
-        return in_trips(self._database.ask, calls)
+        return in_round_trips(self._database.ask, calls)
 
 
 def _between(statement: str, place: Place, first: int, last: int) -> Call:

@@ -18,7 +18,7 @@ import psycopg
 
 from ....domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
 from ....domain.ids import SLICES
-from ..row_faults import ROWS_REPORTED, not_refolds
+from ..row_faults import ROWS_REPORTED, foreign_object_fault
 from .connection import IN_SCHEMA
 from .wire import BEGIN, COMMIT, Call, Rows, Wire
 
@@ -171,7 +171,11 @@ def _version(wire: Wire) -> tuple[int | None, bool, str]:
     if not rows or not VERSION.fullmatch(rows[0][0]):
         found = repr(rows[0][0]) if rows else "missing"
         raise DamagedError("the table refold_meta", f"its schema_version is {found}")
-    hindrances = (*(_is_elsewhere(*found) for found in elsewhere), *(not_refolds(*found) for found in foreign), "")
+    hindrances = (
+        *(_is_elsewhere(*found) for found in elsewhere),
+        *(foreign_object_fault(*found) for found in foreign),
+        "",
+    )
     return int(rows[0][0]), any(distributed), hindrances[0]
 
 

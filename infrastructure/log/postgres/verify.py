@@ -12,7 +12,7 @@ from ....domain.log.ports import KeyRow
 from ..compression import Compression
 from ..database_log import LAST_CHARACTER, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import ROWS_REPORTED, empty_key, nameless_type, not_refolds
+from ..row_faults import ROWS_REPORTED, empty_key, foreign_object_fault, nameless_type
 from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks, Sealer
 from .connection import PostgresDatabase
 from .read import NAME
@@ -71,7 +71,7 @@ class CheckedLog(DatabaseLog):
         return ()
 
     def damaged_files(self) -> Iterable[DamagedError]:
-        return [DamagedError("the database", not_refolds(*one)) for one in self._rows(FOREIGN)]
+        return [DamagedError("the database", foreign_object_fault(*one)) for one in self._rows(FOREIGN)]
 
     def damaged_rows(self) -> Iterator[DamagedError]:
         """Yield errors for the first events whose type has no name, and for keys under which nothing was recorded."""

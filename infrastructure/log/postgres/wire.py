@@ -25,7 +25,7 @@ from psycopg.pq.abc import PGresult
 from psycopg.waiting import Ready, Wait
 
 from ....domain.concurrency.locks import keep_for_ever, renew_in_child
-from ..row_faults import not_taken
+from ..row_faults import incomplete_insert_error
 
 PATIENCE_SECONDS = 30.0
 CANCEL_SECONDS = 5.0
@@ -265,7 +265,7 @@ class Wire:
             raise OperationalError("the server gave another number of answers than it was asked for")
         for place, call in written:
             if results[place].command_tuples != call.rows:
-                raise not_taken(call.sql.split()[2], results[place].command_tuples or 0, call.rows)
+                raise incomplete_insert_error(call.sql.split()[2], results[place].command_tuples or 0, call.rows)
         if owed.count(None) == len(owed):
             return results
         return [result for statement, result in zip(owed, results, strict=True) if statement is None]
@@ -341,7 +341,7 @@ def trips(calls: Iterable[Call]) -> Iterator[list[Call]]:
         yield trip
 
 
-def in_trips(run: Callable[..., list[Rows]], calls: Sequence[Call]) -> list[Rows]:
+def in_round_trips(run: Callable[..., list[Rows]], calls: Sequence[Call]) -> list[Rows]:
     """Return the rows of each statement, a bounded number of them in one round trip."""
     return [rows for start in range(0, len(calls), CALLS_MAX) for rows in run(*calls[start : start + CALLS_MAX])]
 

@@ -25,8 +25,8 @@ from ..codec import encode_meta, tag_of
 from ..compression import Compression, mark_references
 from ..evidence import SEGMENT
 from ..large_texts import LARGE_TEXT_BYTES, LargeText, insert_references
-from ..records import Appended, Draft, Head, Known, Part, Placed, Request
-from ..row_faults import digest_of_row, not_taken, whole
+from ..records import Appended, AssignedPlace, Draft, EarlierVersions, Head, Part, Request
+from ..row_faults import digest_of_row, incomplete_insert_error, whole
 from .connection import SqliteDatabase, in_transaction, translate
 
 # Up to this many rows are inserted by one statement, which saves BEGIN, a SELECT and COMMIT.
@@ -333,8 +333,8 @@ class Appender:
         """
         Write the parts of a request and return the place of each draft.
 
-        A part whose idempotency key is known gives `Known`. Then nothing of the request is written, and the parts
-        without a known key give None.
+        A part whose idempotency key is known gives `EarlierVersions`. Then nothing of the request is written, and the
+        parts without a known key give None.
 
         Raises:
             ConcurrencyError: a stream has another head than expected; nothing was written.
@@ -361,13 +361,13 @@ class Appender:
             self._heads.clear()
         self._heads.update(heads)
 
-    def _versions_under(self, connection: sqlite3.Connection, part: Part) -> Known | None:
+    def _versions_under(self, connection: sqlite3.Connection, part: Part) -> EarlierVersions | None:
         if part.idempotency_key is None:
             return None
         key = self._head(connection, part.stream).key
         found = connection.execute(self._sql.known_key, (key, part.idempotency_key)).fetchone()
         what = f"the idempotency key {part.idempotency_key!r} of {part.stream}"
-        return Known(*[whole(what, version) for version in found]) if found else None
+        return EarlierVersions(*[whole(what, version) for version in found]) if found else None
 
     def _check(self, connection: sqlite3.Connection, parts: Sequence[Part]) -> None:
         """Refuse before anything is written; a stream may come up several times in the request."""
@@ -397,7 +397,7 @@ class Appender:
             span = (first, first + len(part.drafts) - 1)
             connection.execute(self._sql.add_key, (head.key, part.idempotency_key, *span))
 
-    def _place(self, connection: sqlite3.Connection, part: Part, work: _Work) -> list[Placed]:
+    def _place(self, connection: sqlite3.Connection, part: Part, work: _Work) -> list[AssignedPlace]:
         """Make the rows of a part."""
         head = work.heads[part.stream]
         version = part.first_after(head.version)
@@ -413,7 +413,7 @@ class Appender:
             stored = self._refer(connection, draft) if draft.texts else draft.stored
             tag = self._tags[draft.tag]
             work.rows.append((number, head.key, version, recorded_at, tag, encode_meta(meta), stored, digest))
-            placed.append(Placed(version, ONE_SEQUENCE, number, recorded_at, digest))
+            placed.append(AssignedPlace(version, ONE_SEQUENCE, number, recorded_at, digest))
             version += 1
         if placed:
             work.number, work.digest = number, digest
@@ -464,7 +464,7 @@ def _require_taken(done: sqlite3.Cursor, count: int) -> None:
         DamagedError: it has not, as with a trigger of another program.
     """
     if count and done.rowcount != count:
-        raise not_taken("event", done.rowcount, count)
+        raise incomplete_insert_error("event", done.rowcount, count)
 
 
 def _beginning(new: NewEvents, opened: list[NewStream]) -> Head | None:

@@ -179,7 +179,7 @@ class BlockReader:
             digests = _digests(block, 0, len(opened.events))
             if self.evidence.require(ONE_SEQUENCE, opened.positions, digests):
                 self._proven.add(block.checksum)
-        befores = _befores(block, opened, range(start, stop), chained)
+        befores = _digests_before_parts(block, opened, range(start, stop), chained)
         check = b"".join((block.checksum, start.to_bytes(4), stop.to_bytes(4), *befores.values()))
         key = hashlib.blake2b(check, digest_size=DIGEST_BYTES).digest()
         is_known = key in self._known
@@ -251,7 +251,10 @@ class BlockReader:
         known = next((pair for pair in kept if pair[0].key == block.key and pair[0] == block), None)
         if known is None:
             try:
-                known = (block, self._open_unknown(block, is_whole=place is None or _is_much(bounds, place.part)))
+                known = (
+                    block,
+                    self._open_unknown(block, is_whole=place is None or _is_large_share(bounds, place.part)),
+                )
             except VALUE_FAULTS as error:
                 raise unreadable(f"block {block.key}", error) from error
         if not kept or known is not kept[0]:
@@ -305,7 +308,7 @@ def resolved(connection: sqlite3.Connection, compression: Compression, payload: 
     return resolve_references(payload, text)
 
 
-def _is_much(bounds: slice, part: BlockPart) -> bool:
+def _is_large_share(bounds: slice, part: BlockPart) -> bool:
     return bool((bounds.stop - bounds.start) * SMALL_SHARE > part.size)
 
 
@@ -339,7 +342,9 @@ def _placed(parts: Sequence[BlockPart]) -> Iterator[tuple[int, BlockPart]]:
     return zip(accumulate((part.size for part in parts), initial=0), parts, strict=False)
 
 
-def _befores(block: Block, opened: _Opened, places: range, chained: Place | DigestsBefore) -> dict[int, bytes]:
+def _digests_before_parts(
+    block: Block, opened: _Opened, places: range, chained: Place | DigestsBefore
+) -> dict[int, bytes]:
     """Return the digests before those parts that begin within some places of a block, by the index where they begin."""
     if isinstance(chained, Place):
         return {chained.start: chained.before} if chained.start in places else {}

@@ -124,7 +124,7 @@ def _begun(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], 
     return work(connection)
 
 
-class _Seat:
+class _ReaderSlot:
     """The right to read, and its connection. Seats are held weakly: an interrupted call may not give its own back."""
 
     connection: sqlite3.Connection | None = None
@@ -174,7 +174,7 @@ class SqliteDatabase:
 
     def _renew(self) -> None:
         self._readers: deque[sqlite3.Connection] = deque()
-        self._seats: WeakSet[_Seat] = WeakSet()
+        self._slots: WeakSet[_ReaderSlot] = WeakSet()
         self.memory_lock = threading.RLock()
         self._is_left = False
 
@@ -257,7 +257,7 @@ class SqliteDatabase:
                 self._require_open()
                 yield self.writer
             return
-        seat, is_over = self._take_seat(), False
+        seat, is_over = self._take_slot(), False
         try:
             # After taking the seat: a thread that forks or closes releases the folder only when no seat is taken.
             self.require_files()
@@ -269,16 +269,16 @@ class SqliteDatabase:
         finally:
             self._leave(seat, is_over)
 
-    def _take_seat(self) -> _Seat:
+    def _take_slot(self) -> _ReaderSlot:
         while True:
             self._require_open()
-            seat = _Seat()
-            self._seats.add(seat)
+            seat = _ReaderSlot()
+            self._slots.add(seat)
             # Checked after the entry above: either the forking thread waits for this seat, or this thread waits for the
             # fork.
             if not self._is_left:
                 return seat
-            self._seats.discard(seat)
+            self._slots.discard(seat)
             time.sleep(PAUSE_SECONDS)
 
     def _idle_or_new(self) -> sqlite3.Connection:
@@ -288,7 +288,7 @@ class SqliteDatabase:
             with translated(self.where):
                 return self._connect()
 
-    def _leave(self, seat: _Seat, is_over: bool) -> None:
+    def _leave(self, seat: _ReaderSlot, is_over: bool) -> None:
         connection, seat.connection = seat.connection, None
         if connection is not None:
             if connection.in_transaction:
@@ -299,7 +299,7 @@ class SqliteDatabase:
                 connection.close()
             else:
                 self._readers.append(connection)
-        self._seats.discard(seat)
+        self._slots.discard(seat)
         if self._closed:
             self._close_readers()
 
@@ -444,9 +444,9 @@ class SqliteDatabase:
     def _wait_for_readers(self, seconds: float) -> bool:
         """Wait up to `seconds` until nobody reads; return whether nobody does."""
         deadline = time.monotonic() + seconds
-        while self._seats and time.monotonic() < deadline:
+        while self._slots and time.monotonic() < deadline:
             time.sleep(PAUSE_SECONDS)
-        return not self._seats
+        return not self._slots
 
     def leave(self, seconds: float) -> None:
         """
@@ -474,7 +474,7 @@ class SqliteDatabase:
         self._is_left = False
 
     def _after_fork(self) -> None:
-        lent = [seat.connection for seat in self._seats]
+        lent = [seat.connection for seat in self._slots]
         open_ones = [one for one in (*self._readers, *lent, None if self._closed else self._writer) if one is not None]
         if open_ones and not self.in_memory:
             # They were in use for longer than a fork waits. Closing them would end the parent's work on them.

@@ -17,9 +17,9 @@ from ..block_body import DIGEST_BYTES, block_checksum, packed
 from ..codec import encode_meta
 from ..compression import PLAIN, REFERENCES, ZSTD, Compression, erased_form, has_references, mark_references
 from ..large_texts import references_in
-from .beside import delete_snapshots
 from .blocks import Block, BlockBody, BlockPart, checked_body
 from .read import BLOCK_COLUMNS, KEY_OF_STREAM
+from .side_tables import delete_snapshots
 
 ROW = "SELECT payload FROM event WHERE stream = ? AND version = ? AND digest = ?"
 REPLACE_ROW = "UPDATE event SET meta = ?, payload = ? WHERE stream = ? AND version = ?"

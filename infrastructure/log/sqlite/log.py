@@ -27,17 +27,17 @@ from ..background import ERASURE_WATCH, BackgroundWork, LogSnapshots
 from ..block_body import OvertakenError
 from ..codec import CODEC, Codec
 from ..compression import Compression, Plain, no_dictionary
-from ..database_log import NO_LIMIT, Answer, Batch, Nothing, joined
+from ..database_log import NO_LIMIT, Answer, Batch, MissingDatabase, joined
 from ..evidence import SEGMENT, require_ends, require_version, segment_of
 from ..records import Appended, Part, Request, part_of
 from ..row_faults import RETIRED, new_mark, whole
 from .append import END, Appender
-from .beside import Segments, Snapshots
 from .connection import SqliteDatabase
 from .erase import Eraser
-from .read import INDEX_OF_BLOCKS, Column, Present, Reader, stored_digest, version_at
+from .read import INDEX_OF_BLOCKS, Column, CurrentFile, Reader, stored_digest, version_at
 from .schema import RETIRES, prepare_schema, refuse_foreign_file
 from .seal import SealedSlice, Sealer
+from .side_tables import Segments, Snapshots
 from .verify import CheckedLog
 
 # Reading a row takes 7 us more than reading an event of a block, so this many rows slow down a view by 30 ms.
@@ -233,7 +233,7 @@ class SqliteLog(CheckedLog):
             with closing(self.database.connection_to_path()) as connection:
                 return self._acknowledged.lost(self._present(connection))
         except sqlite3.Error:
-            return self._acknowledged.lost(Nothing())
+            return self._acknowledged.lost(MissingDatabase())
 
     def _require_known(self, connection: sqlite3.Connection, stream: str, known: StreamEnd) -> None:
         """Raise LogWentBackError if the log lacks the known end of a stream."""
@@ -244,9 +244,9 @@ class SqliteLog(CheckedLog):
         self._names.clear()
         raise self._acknowledged.went_back(self.database.where, self._present(connection), stream, known)
 
-    def _present(self, connection: sqlite3.Connection) -> Present:
+    def _present(self, connection: sqlite3.Connection) -> CurrentFile:
         self._keys.clear()
-        return Present(connection, lambda stream: self._head(connection, self._key_of(connection, stream)))
+        return CurrentFile(connection, lambda stream: self._head(connection, self._key_of(connection, stream)))
 
     # Reading
 

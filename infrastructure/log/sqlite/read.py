@@ -476,7 +476,7 @@ def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: i
     return joined[after + 1 - start : until + 1 - start]
 
 
-class Present:
+class CurrentFile:
     """A file as it is now, through one connection."""
 
     def __init__(self, connection: sqlite3.Connection, head: Callable[[str], int]) -> None:

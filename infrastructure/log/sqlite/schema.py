@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ....domain.errors import DamagedError, StorageReadOnlyError, StorageUnavailableError
-from ..row_faults import KEY_DESTROYED, RETIRED, ROWS_REPORTED, not_refolds
+from ..row_faults import KEY_DESTROYED, RETIRED, ROWS_REPORTED, foreign_object_fault
 from .connection import SqliteDatabase, translated
 
 APPLICATION_ID = 0x5265466F  # "ReFo"
@@ -69,12 +69,12 @@ def refuse_foreign_file(path: str | Path) -> None:
             tables, application, mode = (_ask(connection, what) for what in (TABLES, APPLICATION, JOURNAL_MODE))
             # A process that was killed, or found the disk full, may have left a first page without tables.
             if mode != "wal" and application != APPLICATION_ID and (tables or application):
-                raise _not_refolds(connection, str(path))
+                raise _foreign_file_error(connection, str(path))
     except (sqlite3.Error, ValueError):
         return
 
 
-def _not_refolds(connection: sqlite3.Connection, where: str) -> StorageUnavailableError:
+def _foreign_file_error(connection: sqlite3.Connection, where: str) -> StorageUnavailableError:
     """Return the error for a file that does not have the application id of Refold."""
     if _ask(connection, UNNAMED):
         return StorageUnavailableError(
@@ -100,7 +100,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
         application, version, tables = _identity(connection)
         replaced = connection.execute(REPLACED).fetchone() if application == APPLICATION_ID else None
         trigger = None if database.read_only else connection.execute(TRIGGERS).fetchone()
-        foreign = _not_refolds(connection, database.where) if tables and application != APPLICATION_ID else None
+        foreign = _foreign_file_error(connection, database.where) if tables and application != APPLICATION_ID else None
     where = database.where
     if application == APPLICATION_ID:
         if version > SCHEMA_VERSION:
@@ -110,7 +110,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
         if replaced:
             raise DamagedError(where, f"a {replaced[0]} has the place of the table {replaced[1]}")
         if trigger:
-            raise StorageReadOnlyError(f"{where} cannot be written: {not_refolds(*trigger)}")
+            raise StorageReadOnlyError(f"{where} cannot be written: {foreign_object_fault(*trigger)}")
         if version < SCHEMA_VERSION and not database.read_only:
             with suppress(StorageReadOnlyError):
                 bring_forward(database)

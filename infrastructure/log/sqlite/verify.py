@@ -17,7 +17,7 @@ from ...files import BESIDE_SQLITE
 from ..compression import Compression
 from ..database_log import LAST_CHARACTER, NO_LIMIT, DatabaseLog
 from ..large_texts import damage_of
-from ..row_faults import ROWS_REPORTED, empty_key, nameless_type, not_refolds, opening
+from ..row_faults import ROWS_REPORTED, empty_key, foreign_object_fault, nameless_type, opening
 from .blocks import Block, BlockPart, checked_body
 from .connection import SqliteDatabase
 from .read import BLOCK_COLUMNS
@@ -75,7 +75,7 @@ class CheckedLog(DatabaseLog):
     def damaged_files(self) -> list[DamagedError]:
         rows = self._rows(f"PRAGMA integrity_check({FAULTS_REPORTED})")
         faults = [str(row[0]) for row in rows if row[0] != "ok"]
-        faults += [not_refolds(*one) for one in self._rows(TRIGGERS)]
+        faults += [foreign_object_fault(*one) for one in self._rows(TRIGGERS)]
         return [DamagedError("the database file", fault) for fault in faults]
 
     def damaged_rows(self) -> list[DamagedError]:

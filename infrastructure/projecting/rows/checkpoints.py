@@ -96,7 +96,7 @@ def undivided(projection: Projection, found: Sequence[Values], noted: Sequence[V
     Raises:
         DamagedError: one of them cannot be read.
     """
-    return Stored(Checkpoint(moment_of(projection, found), text_noted(save_note(projection), noted) or ""), bool(found))
+    return Stored(Checkpoint(moment_of(projection, found), note_text(save_note(projection), noted) or ""), bool(found))
 
 
 def are_made(parts: Sequence[Stored] | None, moment: Moment) -> bool:
@@ -154,7 +154,7 @@ def moment_of(projection: Projection, found: Sequence[Values]) -> Moment:
     return stored_moment(found[0][0], what, remedy=REBUILD) if found else BEGINNING
 
 
-def text_noted(name: str, found: Sequence[Values]) -> str | None:
+def note_text(name: str, found: Sequence[Values]) -> str | None:
     """
     Return the value of a note, given its rows; None if there is no row.
 

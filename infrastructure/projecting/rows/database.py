@@ -35,9 +35,9 @@ from ..store import (
     Where,
     column_text,
     columns_of,
+    duplicate_key_error,
     is_replaceable,
     rows_of,
-    twice_made,
 )
 from .checkpoints import (
     ADD_CHECKPOINT,
@@ -61,10 +61,10 @@ from .checkpoints import (
     checkpoint_in,
     compared,
     is_divided,
+    note_text,
     require_types,
     save_note,
     slice_of_group,
-    text_noted,
     undivided,
 )
 
@@ -285,7 +285,7 @@ class DatabaseProjectionStore(ProjectionStore):
         """Return checkpoints; where there is none, with the note of the last erasure."""
         if all(one.is_stored or one.checkpoint.save for one in found):
             return found
-        last = text_noted(ERASED, transaction.ask(self.sql.statement(NOTE, ERASED))[0]) or ""
+        last = note_text(ERASED, transaction.ask(self.sql.statement(NOTE, ERASED))[0]) or ""
         none = Stored(Checkpoint(save=last), False)
         return [one if one.is_stored or one.checkpoint.save else none for one in found]
 
@@ -331,7 +331,7 @@ class DatabaseProjectionStore(ProjectionStore):
 
     def load(self, projection: Projection, keys: Iterable[str]) -> dict[str, Any]:
         statements = []
-        for some in in_lots(sorted(keys), self.sql.rows_at_once):
+        for some in in_batches(sorted(keys), self.sql.rows_at_once):
             slices = [*map(self.sql.slice_of_key, some)] if self.sql.slice_of_key else []
             marks = [f"${number}" for number, _ in enumerate((*some, *slices), 1)]
             of_key = f"slice IN ({', '.join(marks[len(some) :])}) AND " if slices else ""
@@ -412,7 +412,7 @@ class DatabaseProjectionStore(ProjectionStore):
         if save.aside:
             # Read in this transaction: a rebuild replaces the note, and may leave the checkpoint where it was.
             name = aside_note(projection)
-            kept = aside_in(text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]))
+            kept = aside_in(note_text(name, transaction.ask(self.sql.statement(NOTE, name))[0]))
             yield from self._put_aside(projection, [*kept, *save.aside])
 
     def _put_aside(self, projection: Projection, aside: Sequence[SetAside]) -> list[Statement]:
@@ -470,24 +470,24 @@ class DatabaseProjectionStore(ProjectionStore):
             return last if is_whole else None
 
         if self._transact(finish) is None and is_whole:
-            raise twice_made(shadow)
+            raise duplicate_key_error(shadow)
         return is_whole
 
     # Notes
 
     def _is_noted(self, transaction: Transaction, name: str, value: str | None) -> bool:
         """Return whether a note has this value in a transaction."""
-        return text_noted(name, transaction.ask(self.sql.statement(NOTE, name))[0]) == value
+        return note_text(name, transaction.ask(self.sql.statement(NOTE, name))[0]) == value
 
     def note(self, name: str) -> str | None:
-        return text_noted(name, self._ask_notes(self.sql.statement(NOTE, name)))
+        return note_text(name, self._ask_notes(self.sql.statement(NOTE, name)))
 
     def notes(self, prefix: str) -> dict[str, str]:
         found = self._ask_notes(self.sql.statement(NOTES, prefix, end_of_prefix(prefix)))
         return {name: value for name, value in found if isinstance(value, str)}
 
 
-def in_lots(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
+def in_batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
     """Yield items in lots of the first size while there are so many, then of the next sizes, and at last the rest."""
     start = 0
     for size in sizes:

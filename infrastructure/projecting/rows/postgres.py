@@ -24,12 +24,12 @@ from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....domain.words import Term
 from ....projections.contract import RANKED_CHARACTERS, Projection, SearchedRow, SearchQuery
-from ...log.postgres.beside import MAKE_SEGMENTS, MAKE_SNAPSHOTS
 from ...log.postgres.blocks import digest_of
 from ...log.postgres.connection import IN_SCHEMA
 from ...log.postgres.errors import first_line
 from ...log.postgres.log import PostgresLog
 from ...log.postgres.schema import MADE_BY_ANOTHER, SEQUENTIAL, distribution
+from ...log.postgres.side_tables import MAKE_SEGMENTS, MAKE_SNAPSHOTS
 from ...log.postgres.wire import BEGIN, BEGIN_STILL, COMMIT, ROLLBACK, Call, Wire, int4, trips
 from ...log.row_faults import REBUILD
 from ..store import Checkpoint, Plan, Save, Values

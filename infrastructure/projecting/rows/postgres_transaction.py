@@ -25,7 +25,7 @@ from ...log.postgres.schema import MADE_BY_ANOTHER
 from ...log.postgres.wire import BEGIN, COMMIT, TRIP_BYTES_MAX, Call, Wire, int8, trips
 from ...log.row_faults import REBUILD
 from ..store import Values, columns_of
-from .database import Dialect, Statement, Work, in_lots, without_nul
+from .database import Dialect, Statement, Work, in_batches, without_nul
 
 WAIT_BRIEFLY = Statement("SET LOCAL lock_timeout = '1s'")
 # With the pauses between them, 9 s.
@@ -105,7 +105,7 @@ def call_of(statement: Statement) -> Call:
 
 def _puts(dialect: Dialect, projection: Projection, rows: Sequence[list[bytes | None]]) -> Iterator[Call]:
     """Yield the statements that store rows, given by their values: many in one, unless that is too large for a trip."""
-    for lot in in_lots(rows, dialect.rows_at_once):
+    for lot in in_batches(rows, dialect.rows_at_once):
         call = Call(dialect.put_rows(projection, len(lot)), [*chain.from_iterable(lot)])
         if len(lot) > 1 and call.size > TRIP_BYTES_MAX:
             yield from (Call(dialect.put_rows(projection, 1), one) for one in lot)

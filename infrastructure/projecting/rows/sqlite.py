@@ -28,7 +28,7 @@ from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ..store import Checkpoint, Plan, ProjectionStore, Values, rows_of, twice_made
+from ..store import Checkpoint, Plan, ProjectionStore, Values, duplicate_key_error, rows_of
 from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, STORED_NAME, Stored, moment_of
 from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
 from .sqlite_words import KEYS_MAX, expanded_bytes, indexed, put_searched, with_all_words, wrong_in_index
@@ -257,7 +257,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         try:
             connection.execute(copy, (after,) if last is None else (after, last))
         except sqlite3.IntegrityError as error:
-            raise twice_made(shadow) from error
+            raise duplicate_key_error(shadow) from error
         return last
 
     # Searching

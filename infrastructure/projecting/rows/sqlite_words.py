@@ -16,7 +16,7 @@ import msgspec
 from ....projections.contract import Projection
 from ...log.compression import Compression
 from ..store import Values
-from .database import columns, in_lots
+from .database import columns, in_batches
 
 if TYPE_CHECKING:
     from ....domain.words import Term
@@ -32,7 +32,7 @@ def put_searched(
     """Store searched rows, with their words compressed, and put these into the index."""
     fields = projection.row.__struct_fields__
     known: dict[str, tuple[int, Any]] = {}
-    for some in in_lots(rows, (KEYS_MAX,)):
+    for some in in_batches(rows, (KEYS_MAX,)):
         marks = ", ".join("?" * len(some))
         sql = f"SELECT key, number, words FROM {table} WHERE key IN ({marks})"
         found = connection.execute(sql, [row.key for row in some])

@@ -9,7 +9,7 @@ import pytest
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.items import ChatMessage, ImageContent
 from refold.domain.chat.roles import ChatRole
-from refold.domain.chat.summarising import render_context_as_text, render_items
+from refold.domain.chat.summary_texts import render_context_as_text, render_items
 
 CASES: dict[str, Any] = json.loads(Path(__file__).with_name("renderings.json").read_text(encoding="utf-8"))
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from refold.domain.chat.context import ask_for_summary, generate_summary
-from refold.domain.chat.summarising import SUMMARIZE_PROMPT, SummaryAnswer
+from refold.domain.chat.summary_texts import SUMMARIZE_PROMPT, SummaryAnswer
 from refold.domain.llm.fallback import FallbackLLM
 
 from .models import ScriptedLLM, SetClock, Step, said

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.summarising import render_context_as_text, render_items
+from refold.domain.chat.summary_texts import render_context_as_text, render_items
 from refold.domain.chat.tokens import estimate_tokens
 from tests.support.deviations import anthropic, caching, google, openai
 from tests.support.deviations.plain_items import Item

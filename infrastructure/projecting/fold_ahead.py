@@ -40,7 +40,7 @@ PAGES_AHEAD, PAGE_BYTES = 4, 4 << 20
 # A helper that says nothing for so long is not waited for; a page takes it some hundredths of a second.
 PATIENCE_SECONDS = 60
 SIZE_BYTES = 8
-BEGIN = BEGIN_HELPER.format(module="projecting.ahead", function="fold_ahead")
+BEGIN = BEGIN_HELPER.format(module="projecting.fold_ahead", function="fold_ahead")
 log = logging.getLogger("refold.projections")
 
 
@@ -70,7 +70,9 @@ class FoldedPage(msgspec.Struct, array_like=True, gc=False):
         return {row.key: row for row in rows_of(projection.row, values)}
 
 
-def helper_for(events: Any, store: ProjectionStore, projections: Sequence[Projection], until: Moment) -> Ahead | None:
+def helper_for(
+    events: Any, store: ProjectionStore, projections: Sequence[Projection], until: Moment
+) -> FoldingProcess | None:
     """
     Start a helper that folds projections up to a moment; None if that is not worth it, or no process can help.
 
@@ -85,14 +87,14 @@ def helper_for(events: Any, store: ProjectionStore, projections: Sequence[Projec
         return None
     try:
         task = task_on(events, until)
-        return None if task is None else Ahead(task | {"projections": [one.name for one in projections]})
+        return None if task is None else FoldingProcess(task | {"projections": [one.name for one in projections]})
     except Exception as error:
         # If the log is damaged, the reading says so.
         log.info("no other process folds ahead (%r)", error)
         return None
 
 
-class Ahead(HelperProcess):
+class FoldingProcess(HelperProcess):
     """A process that folds pages ahead, as this process sees it."""
 
     def __init__(self, task: dict[str, Any]) -> None:

@@ -21,7 +21,7 @@ from ...projections.contract import Projection
 from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore, Save
 from ..store import Store
-from ..views.damage import Lost, events_of
+from ..views.damage import UnreadableEvent, events_of
 from .args import reading, summed_up
 
 PAGE_EVENTS = 512
@@ -90,7 +90,7 @@ class Readable:
         """
         for start in range(after, until, PAGE_EVENTS):
             for one in events_of(self._log, stream, start, min(until, start + PAGE_EVENTS)):
-                if isinstance(one, Lost):
+                if isinstance(one, UnreadableEvent):
                     self._leave_out(one.error)
                 else:
                     yield one
@@ -126,7 +126,7 @@ class Readable:
             raise error
 
 
-class Later:
+class IsAfter:
     """Whether an event comes after a moment of a store, None for all; those up to `position` need not be read."""
 
     def __init__(self, store: Store, moment: str | None) -> None:

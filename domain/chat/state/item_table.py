@@ -1,10 +1,11 @@
 """
 Every item that a context ever held, in the order in which it was recorded, evicted ones too.
 
-The index of an item here is its ordinal. Successive states of a context share one arena, which only grows; each state
-uses only the items below its count. Indexes of ids and running totals are computed on demand and shared, too.
+The index of an item here is its ordinal. Successive states of a context share one item table, which only grows; each
+state uses only the items below its count. Indexes of ids and running totals are computed on demand and shared, too.
 
-In an arena that was opened from a snapshot, the first items are read from the log at their first use (`StoredItems`).
+In an item table that was opened from a snapshot, the first items are read from the log at their first use
+(`StoredItems`).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ...concurrency.locks import fork_safe_lock, synchronized
 from ...totals import Totals
 from ..events import ITEM_EVENTS, WITH_CALL_ID, ChatItemEvent, FunctionCalled, FunctionReturned, is_user
 from ..tokens import estimate_tokens
-from .stored import ItemNames, PackedNames, StoredItems
+from .unread_items import ItemNames, PackedNames, StoredItems
 
 # The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
 # stream is "" in its own events and has a name in those of its children.
@@ -29,7 +30,7 @@ Birthplace = int | str
 NARROW, NARROW_BYTES, WIDE = "i", 4, "q"
 
 
-class Arena:
+class ItemTable:
     """The items of a context and of its ancestors; only `extend` changes them."""
 
     __slots__ = (
@@ -51,7 +52,7 @@ class Arena:
 
     def __init__(self) -> None:
         self.items: list[ChatItemEvent] = []
-        # Whether another arena continues this one, so that nothing may be added here.
+        # Whether another item table continues this one, so that nothing may be added here.
         self.is_closed = False
         # Runs of items with consecutive versions: the first ordinal of each, and its origin and first version.
         self._starts: list[int] = []
@@ -83,15 +84,15 @@ class Arena:
         runs: Iterable[tuple[int, Birthplace, int]],
         taken: Iterable[tuple[int, int, int]],
         totals: RunningTotals,
-    ) -> Arena:
-        """Return an arena of items in the log: their names, runs and totals come from a snapshot."""
-        arena = cls()
-        arena.items, arena._names, arena._indexed = items, names, items.stored
+    ) -> ItemTable:
+        """Return an item table of items in the log: their names, runs and totals come from a snapshot."""
+        item_table = cls()
+        item_table.items, item_table._names, item_table._indexed = items, names, items.stored
         for start, place, version in runs:
-            arena._add_run(start, place, version)
-        arena._taken = list(taken)
-        arena._totals = totals
-        return arena
+            item_table._add_run(start, place, version)
+        item_table._taken = list(taken)
+        item_table._totals = totals
+        return item_table
 
     def extend(self, items: Sequence[ChatItemEvent], place: Birthplace, version: int) -> None:
         """Add items with the origin `place` and consecutive versions from `version`."""
@@ -115,9 +116,9 @@ class Arena:
         last_place, last_version = self._where[-1]
         return last_place == place and last_version + start - self._starts[-1] == version
 
-    def first(self, count: int) -> Arena:
-        """Return a separate arena with the first `count` items of this one."""
-        copy = Arena()
+    def first(self, count: int) -> ItemTable:
+        """Return a separate item table with the first `count` items of this one."""
+        copy = ItemTable()
         self._copy_items(copy, count)
         runs = bisect_right(self._starts, count - 1)
         copy._starts, copy._where = self._starts[:runs], self._where[:runs]
@@ -126,9 +127,9 @@ class Arena:
         copy._taken = [run for run in self._taken if run[0] < count]
         return copy
 
-    def rewritten(self, changed: Mapping[int, ChatItemEvent], count: int) -> Arena:
+    def rewritten(self, changed: Mapping[int, ChatItemEvent], count: int) -> ItemTable:
         """
-        Return an arena with the first `count` items, of which some have a new form. It continues this one.
+        Return an item table with the first `count` items, of which some have a new form. It continues this one.
 
         All that does not depend on the form of items is shared, so that the cost is that of copying two lists.
         """
@@ -140,14 +141,14 @@ class Arena:
         copy._put(changed)
         return copy
 
-    def reformed(self, changed: Mapping[int, ChatItemEvent], count: int) -> Arena:
+    def reformed(self, changed: Mapping[int, ChatItemEvent], count: int) -> ItemTable:
         """
-        Return a copy of the first `count` items to read, of which some have a new form; this arena may grow on.
+        Return a copy of the first `count` items to read, of which some have a new form; this item table may grow on.
 
         The copy shares all that does not depend on the form of items, as states of different lengths do.
         """
         self._index()
-        copy = Arena()
+        copy = ItemTable()
         self._copy_items(copy, count)
         copy.is_closed, copy._indexed = True, count
         copy._starts, copy._where, copy._by_place = self._starts, self._where, self._by_place
@@ -156,16 +157,17 @@ class Arena:
         copy._put(changed)
         return copy
 
-    def unread(self, read: Callable[[Sequence[int]], Sequence[ChatItemEvent]], own: int) -> Arena:
+    def unread(self, read: Callable[[Sequence[int]], Sequence[ChatItemEvent]], own: int) -> ItemTable:
         """
-        Return an arena of which only the names and totals of items are held; `read` reads items at their first use.
+        Return an item table of which only the names and totals of items are held; `read` reads items at their first
+        use.
 
         It continues this one. `own` is the origin of the items of the context that it belongs to.
         """
         count = len(self.items)
         self.totals(count)
         self.names(count)
-        copy = Arena()
+        copy = ItemTable()
         copy.items = StoredItems(count, read)
         for ordinal in [one for one, until in self.until.items() if not until]:
             item = self.items[ordinal]
@@ -179,8 +181,8 @@ class Arena:
         self.is_closed = True
         return copy
 
-    def _copy_items(self, copy: Arena, count: int) -> None:
-        """Give another arena the first `count` items, and as many of their totals as are known."""
+    def _copy_items(self, copy: ItemTable, count: int) -> None:
+        """Give another item table the first `count` items, and as many of their totals as are known."""
         items = self.items
         copy._totals = self._totals.until(count)
         copy.until = {ordinal: until for ordinal, until in self.until.items() if ordinal < count}
@@ -235,7 +237,9 @@ class Arena:
 
     @property
     def places(self) -> tuple[Sequence[int], Sequence[tuple[Birthplace, int]]]:
-        """The first ordinals of runs, and their origins and first versions: two lists that grow with this arena."""
+        """
+        The first ordinals of runs, and their origins and first versions: two lists that grow with this item table.
+        """
         return self._starts, self._where
 
     def taken(self, count: int) -> list[tuple[int, int, int]]:

@@ -1,5 +1,5 @@
 """
-The items of an arena that was opened from a snapshot: they stay in the log until somebody reads them.
+The items of an item table that was opened from a snapshot: they stay in the log until somebody reads them.
 
 Ids are found by their hashes, so that an edit of a long chat reads the items that it names and no others.
 """
@@ -162,7 +162,7 @@ PackedNames = tuple[bytes, bytes, bytes, bytes]
 
 class ItemNames:
     """
-    The hashes of the ids of the first items of an arena, and of the call ids of the calls and outputs among them.
+    The hashes of the ids of the first items of an item table, and of the call ids of the calls and outputs among them.
 
     `kinds` has the kinds of all, as indexes of `ITEM_EVENTS`.
     """

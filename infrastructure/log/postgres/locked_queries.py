@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 
 from ....domain.errors import DamagedError
 from ..database_log import AcknowledgedEnd
-from ..records import Known, Part, Placed
+from ..records import AssignedPlace, EarlierVersions, Part
 from ..row_faults import digest_of_row, whole
 from .blocks import BLOCKS_SINCE, STREAM_END, Blocks, digest_of
-from .planning import Found, Memory, Order, SliceEnd, StreamTip
+from .planning import EarlierEvents, Memory, Order, SliceEnd, StreamTip
 from .wire import BEGIN, Call, Rows, Wire, int4, int8
 
 INT_MAX = (1 << 31) - 1
@@ -113,7 +113,7 @@ class Inquiry:
         self._blocks = blocks
         self._sql = _Statements(*[one.format(p=prefix) for one in (_OWN if blocks else _Statements())])
 
-    def run(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> Found:
+    def run(self, wire: Wire, orders: list[Order], *, look_for_ids: bool) -> EarlierEvents:
         """
         Begin a transaction, lock the slices of these orders, and read what appending them needs.
 
@@ -123,7 +123,7 @@ class Inquiry:
             LogWentBackError: an acknowledged event is missing.
             DamagedError: a slice has no row to lock.
         """
-        found = Found({}, {})
+        found = EarlierEvents({}, {})
         guesses = {
             part.stream: self._memory.slices.get(part.stream, part.slice)
             for order in orders
@@ -228,7 +228,7 @@ class Inquiry:
         return _Question(Call(self._sql.stream_end, (int4(number), stream.encode())), take_end)
 
     def _about_order(
-        self, order: Order, guesses: dict[str, int], found: Found, look_for_ids: bool
+        self, order: Order, guesses: dict[str, int], found: EarlierEvents, look_for_ids: bool
     ) -> Iterator[_Question]:
         event_id = order.first_id
         for part in order.request.parts:
@@ -242,7 +242,7 @@ class Inquiry:
                     yield self._about_blocks(self._blocks, part.stream, event_id, number, found)
             event_id += len(part.drafts)
 
-    def _about_part(self, part: Part, number: int, found: Found) -> Iterator[_Question]:
+    def _about_part(self, part: Part, number: int, found: EarlierEvents) -> Iterator[_Question]:
         slice_end = self._memory.slice_ends[number]
         if part.idempotency_key is not None:
             name = (part.stream, part.idempotency_key)
@@ -251,7 +251,7 @@ class Inquiry:
             def take_known(rows: Rows) -> None:
                 for span in rows:
                     what = f"the idempotency key {part.idempotency_key!r} of {part.stream}"
-                    found.keys[name] = Known(*[whole(what, version, INT_MAX) for version in span])
+                    found.keys[name] = EarlierVersions(*[whole(what, version, INT_MAX) for version in span])
 
             yield _Question(Call(self._sql.known, values), take_known)
         for draft in part.drafts:
@@ -264,18 +264,18 @@ class Inquiry:
 
                 yield _Question(Call(self._sql.blob, (int4(number), text.digest, key_id.encode())), take_blob)
 
-    def _about_id(self, event_id: int, number: int, found: Found) -> _Question:
+    def _about_id(self, event_id: int, number: int, found: EarlierEvents) -> _Question:
         def take(rows: Rows) -> None:
             for version, position, recorded_at, digest in rows:
-                found.recorded[event_id] = Placed(version, number, position, recorded_at, digest)
+                found.recorded[event_id] = AssignedPlace(version, number, position, recorded_at, digest)
 
         return _Question(Call(self._sql.recorded, (int4(number), event_id.to_bytes(16, "big"))), take)
 
-    def _about_blocks(self, blocks: Blocks, stream: str, event_id: int, number: int, found: Found) -> _Question:
+    def _about_blocks(self, blocks: Blocks, stream: str, event_id: int, number: int, found: EarlierEvents) -> _Question:
         def take(rows: Rows) -> None:
             for block in rows:
                 for one, (_, _, version, position, recorded_at, *_, digest) in blocks.ids(block):
-                    found.recorded[one] = Placed(version, number, position, recorded_at, digest)
+                    found.recorded[one] = AssignedPlace(version, number, position, recorded_at, digest)
 
         # An id begins with the time in milliseconds at which it was drawn; a clock may have been set back since.
         since = max(0, (event_id >> 80) * 1000 - CLOCK_SET_BACK_MAX)

@@ -24,9 +24,9 @@ from ..concurrency.collector import uncollected
 from ..frozen import PARTLY_READ, FrozenList
 from .item_conversion import MODEL_FIELDS, fields_of, item_of
 from .items import AgentConfigUpdate, AgentHandoff, ChatItem, ChatMessage, FunctionCall, FunctionCallOutput
-from .state.arena import Arena
+from .state.item_table import ItemTable
 from .state.sequence import Items
-from .state.stored import StoredItems
+from .state.unread_items import StoredItems
 
 # So many items are looked up one by one; and so many are read one by one.
 FEW, READ_APART_MAX = 64, 8
@@ -102,7 +102,7 @@ def _read(item: Any) -> Any:
     source, ordinal = _source_of(item), _ordinal_of(item)
     # Fields, if they are there, were put there by another thread, or by a call that was interrupted.
     if not _fields_of(item) and source is not None and ordinal is not None:
-        _put_fields(item, fields_of(source.arena.items[ordinal], source.arrival(ordinal)))
+        _put_fields(item, fields_of(source.item_table.items[ordinal], source.arrival(ordinal)))
     return _settle(item)
 
 
@@ -126,7 +126,7 @@ def _read_all(items: Sequence[Any]) -> None:
         first, last = min(placed)[0], max(placed)[0]
         # Items that were inserted are far from their neighbours in the log.
         if len(placed) > READ_APART_MAX and last - first < GAP_MAX * len(placed):
-            events = source.arena.items[first : last + 1]
+            events = source.item_table.items[first : last + 1]
             arrivals = list(islice(source.arrivals(first), last + 1 - first))
             for ordinal, item in placed:
                 if _source_of(item) is source and not _fields_of(item):
@@ -239,14 +239,14 @@ class ShownItems:
     def __init__(self) -> None:
         # Both in one object each, since several threads may read: the list at a version, and the items by ordinal.
         self._list: tuple[Items | None, SeenItems] = (None, SeenItems())
-        self._made: tuple[Arena | None, list[ChatItem | None]] = (None, [])
+        self._made: tuple[ItemTable | None, list[ChatItem | None]] = (None, [])
 
     def of(self, recorded: Items, context: object, log: object) -> SeenItems:
         """Return the items of a version; the same list as before if it is the same version. `log` has the unread."""
         seen, shown = self._list
         if recorded is not seen:
             listed, is_unread = self._listed(recorded, seen, shown), False
-            if isinstance(recorded.arena.items, StoredItems):
+            if isinstance(recorded.item_table.items, StoredItems):
                 listed = listed if isinstance(listed, list) else [*listed]
                 is_unread = not _ARE_UNREAD.isdisjoint(map(type, listed))
             shown = UnreadList(listed, context, log) if is_unread else SeenItems(listed, context)
@@ -260,7 +260,7 @@ class ShownItems:
         return self._list[1] is shown
 
     def _listed(self, recorded: Items, seen: Items | None, shown: SeenItems) -> Iterable[ChatItem]:
-        events = recorded.arena.items
+        events = recorded.item_table.items
         if seen is not None and recorded.continues(seen):
             ordinals = recorded.order()[len(shown) :]
             return [
@@ -270,16 +270,16 @@ class ShownItems:
         was_plain = seen is not None and seen.edits is None
         if recorded.edits is None and not was_plain and not isinstance(events, StoredItems):
             return map(item_of, recorded, recorded.arrivals())
-        arena, made = (seen.arena, [*_in_memory(shown)]) if seen is not None and was_plain else self._made
-        if arena is not recorded.arena:
-            # An arena that continues another one has the same events, a few of them in a new form.
-            known = zip(made, _in_memory(arena.items) if arena else (), _in_memory(events), strict=False)
+        item_table, made = (seen.item_table, [*_in_memory(shown)]) if seen is not None and was_plain else self._made
+        if item_table is not recorded.item_table:
+            # An item table that continues another one has the same events, a few of them in a new form.
+            known = zip(made, _in_memory(item_table.items) if item_table else (), _in_memory(events), strict=False)
             made = [item if old is new else None for item, old, new in known]
         order = recorded.order()
         if not made and isinstance(events, StoredItems) and events.is_unread(recorded.reach):
             # Nothing was made and nothing was read, as after opening: each step in Python would cost 10 ms for 200,000.
             unread, made = _all_unread(recorded, order)
-            self._made = (recorded.arena, made)
+            self._made = (recorded.item_table, made)
             return unread
         made += [None] * (recorded.reach - len(made))
         missing = [ordinal for ordinal in order if made[ordinal] is None]
@@ -289,13 +289,13 @@ class ShownItems:
         arrived = [*recorded.arrivals()] if len(missing) > FEW else None
         for ordinal in missing:
             made[ordinal] = item_of(events[ordinal], arrived[ordinal] if arrived else recorded.arrival(ordinal))
-        self._made = (recorded.arena, made)
+        self._made = (recorded.item_table, made)
         return cast(Iterable[ChatItem], map(made.__getitem__, order))
 
 
 def _all_unread(recorded: Items, order: Sequence[int]) -> tuple[list[Any], list[ChatItem | None]]:
     """Return an unread item for each item of the view, and the same by ordinal."""
-    kinds, made = recorded.arena.stored_kinds(), cast(list[ChatItem | None], [None] * recorded.reach)
+    kinds, made = recorded.item_table.stored_kinds(), cast(list[ChatItem | None], [None] * recorded.reach)
     runs = recorded.view_runs()
     if runs is None:
         unread = _unread(recorded, order, [kinds[ordinal] for ordinal in order])
@@ -314,7 +314,7 @@ def _put_unread(recorded: Items, events: StoredItems, made: list[ChatItem | None
     """Put an unread item in the place of each missing one whose event was not read; return those still missing."""
     read = list(_in_memory(events))
     ordinals = [ordinal for ordinal in missing if read[ordinal] is None]
-    kinds = recorded.arena.stored_kinds()
+    kinds = recorded.item_table.stored_kinds()
     for ordinal, item in zip(ordinals, _unread(recorded, ordinals, [kinds[one] for one in ordinals]), strict=True):
         made[ordinal] = item
     return [ordinal for ordinal in missing if made[ordinal] is None]

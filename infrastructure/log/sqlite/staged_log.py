@@ -45,7 +45,7 @@ def made_aside(path: str, *, overwrite: bool) -> Iterator[tuple[str, Callable[[]
 
 
 def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
-    _take_in_wal(aside)
+    _checkpoint_wal(aside)
     with aside.open("rb") as written:
         os.fsync(written.fileno())
     try:
@@ -60,7 +60,7 @@ def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
     sync_folder(target.parent)
 
 
-def _take_in_wal(database: Path) -> None:
+def _checkpoint_wal(database: Path) -> None:
     """Move the WAL into the file: at a close, SQLite says nothing where the disk is too full for that."""
     if not database.with_name(f"{database.name}-wal").exists():
         return

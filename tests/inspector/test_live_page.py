@@ -377,3 +377,18 @@ def test_what_stays_is_moved_up(watched: Watched) -> None:
         source.replace("page.js", "dom.js"),
     )
     assert found == ["234", "241", True]
+
+
+def test_numbers_are_short_and_have_their_noun(watched: Watched) -> None:
+    """Also where a number is rounded up into the next unit, and where there is one of something."""
+    page = watched.open("/")
+    source = page.locator("script[type=module][src]").first.get_attribute("src")
+    assert source is not None
+    found = page.evaluate(
+        """async (address) => {
+          const { brief, counted } = await import(address);
+          return [...[9999, 61280, 999949, 999950, 2345678].map(brief), counted(1, "item"), counted(1200, "item")];
+        }""",
+        source.replace("page.js", "dom.js"),
+    )
+    assert found == ["9,999", "61.3k", "999.9k", "1.0M", "2.3M", "1 item", "1,200 items"]

@@ -95,7 +95,7 @@ export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ?
 /** Return a number in few characters: 61,280 becomes 61.3k. */
 export function brief(value) {
   if (Math.abs(value) < 10_000) return number(value);
-  return value < 1e6 ? `${(value / 1e3).toFixed(1)}k` : `${(value / 1e6).toFixed(1)}M`;
+  return value < 999_950 ? `${(value / 1e3).toFixed(1)}k` : `${(value / 1e6).toFixed(1)}M`;
 }
 
 /** Return a time of day with its date, in UTC; `at` is a text or milliseconds since 1970. */

@@ -1,6 +1,6 @@
 /** The items of a context at one version, as a list of which only the part on the screen exists. */
 import { bodyAt, fetchBodies, forgetUnfinished, known } from "./api.js";
-import { brief, debounced, fill, h, roleOf } from "./dom.js";
+import { brief, counted, debounced, fill, h, roleOf } from "./dom.js";
 
 const GUESS = 36;
 const BEYOND = 400;
@@ -250,7 +250,7 @@ export class Feed {
         h("div", { class: body ? "body" : "body waiting" }, body ? this.textOf(body) : "…"),
         body?.cut ? h("span", { class: "dim" }, `${brief(body.cut)} more characters`) : null,
         folded ? h("button", { type: "button", class: "plain", "aria-expanded": this.isOpen(place) ? "true" : "false",
-          onclick: (event) => { event.stopPropagation(); this.open(place); } }, `in the place of ${folded} items`) : null),
+          onclick: (event) => { event.stopPropagation(); this.open(place); } }, `in the place of ${counted(folded, "item")}`) : null),
       h("span", { class: "beside" }, h("span", {}, `${brief(items.tokens[place])} tok`), h("span", {}, `@${items.v0[place]}${until}`),
         tags.map((tag) => h("span", { class: "tag" }, tag)), isGone ? h("span", { class: "how" }, items.how[place] || "left") : null));
   }

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import refold
 from refold.domain import errors
 from refold.domain.chat.pairing import PendingCall
 from refold.domain.errors import (
@@ -67,6 +68,11 @@ def test_the_tree_is_as_it_is_drawn() -> None:
 def test_one_root() -> None:
     """Catching RefoldError catches all."""
     assert all(issubclass(one, RefoldError) for one in CLASSES)
+
+
+def test_all_are_public() -> None:
+    """Whoever catches one imports it from the package."""
+    assert {one.__name__ for one in CLASSES} <= set(refold.__all__)
 
 
 def test_an_error_without_a_text_is_named_by_its_type() -> None:

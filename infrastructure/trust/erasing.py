@@ -13,7 +13,7 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
@@ -65,13 +65,15 @@ from ..projecting.partitions import forget_partitions
 from ..projecting.runner import ProjectionRunner
 from ..projecting.shadow import shadow_of
 from ..projecting.store import ProjectionStore, kept_by
-from .cut_off import selections_left, unfinished_in
 from .receipts import Receipt, Signer, receipt_of
 from .selection import Sealed, Selection, is_folded, item_versions, reached
 
 ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
-ATTEMPTS_MAX = 20
+# What is recorded in a held context meanwhile takes an attempt, too.
+ATTEMPTS_MAX = 100
 SALT_BYTES = 16
+# So many events of the stream are looked at when a store is opened: an erasure that did not finish is among the last.
+RECENT_EVENTS = 64
 # Places that no erasure of a store reaches.
 OUTSIDE = ("exports, copies and backups that were made before", "objects, texts and logs of programs that read them")
 UNFINISHED = (
@@ -82,6 +84,7 @@ BROKEN_OFF = (
     "{}. Texts of {:,} events are erased from the log already, and not from all that was made of it; others are not"
     " erased: call it again, which does the rest. There is no receipt"
 )
+CUT_OFF = "what others made of the texts meanwhile, as the process ended before it looked for that: erase again"
 LOGGER = logging.getLogger("refold")
 
 
@@ -140,7 +143,6 @@ class ErasureRequest(NamedTuple):
     The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`).
 
     With `check`, which raises an error if the contexts have changed, what others record there meanwhile is not erased.
-    What is left of an erasure that was cut off (`is_begun`) goes also where a context has been held since.
     """
 
     why: str
@@ -148,7 +150,6 @@ class ErasureRequest(NamedTuple):
     contexts: Sequence[str] | None = None
     item: str | None = None
     check: Callable[[], None] | None = None
-    is_begun: bool = False
 
 
 class Eraser:
@@ -199,7 +200,7 @@ class Eraser:
         require_no_transaction(self._log, "nothing is erased")
         if not dry_run and (left := self.state.unfinished):
             # Texts that an earlier call took out of the log may still be in rows, which nothing else leads to now.
-            self._finish_cut_off(left)
+            self.finish(left)
         salt = secrets.token_bytes(SALT_BYTES)
         mask = Mask(wanted.user, salt)
         selection = self._selected(wanted, mask)
@@ -355,16 +356,15 @@ class Eraser:
             if not left:
                 return
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
-            events = [replace(one, whole=selection.whole_in(one)) for one in erased_events(event, seals)]
+            events = [replace(one, whole=_whole(one, selection)) for one in erased_events(event, seals)]
             if wanted.check is not None and not done:
                 wanted.check()
             # At these versions nothing that is held shows what is to be erased: it may be merged into one any time.
-            held, head = self.state.held, self._log.head
-            holds = () if done or wanted.is_begun else (*held,)
-            kept = [NewEvents(stream=one, expected_version=head(one), events=(), metas=()) for one in holds]
+            holds, head = self.state.held, self._log.head
+            kept = [NewEvents(stream=one, expected_version=head(one), events=(), metas=()) for one in holds if not done]
             new = events_of_store(events, self.journal.version)
-            if holds and (showing := self.held(selection)):
-                raise HeldError(showing)
+            if not done and (held := self.held(selection)):
+                raise HeldError(held)
             try:
                 self._log.erase([one.remnant for one in left], [new, *kept])
             except ConcurrencyError:
@@ -383,10 +383,12 @@ class Eraser:
         """Return the projections whose rows were made of erased events."""
         return [one for one in self._runner.projections.values() if any(is_folded(one, each) for each in done)]
 
-    def finish(self, erasures: Iterable[str], made: Iterable[Projection] | None = None) -> tuple[str, ...]:
+    def finish(
+        self, erasures: Iterable[str], made: Iterable[Projection] | None = None, unreached: Sequence[str] = ()
+    ) -> tuple[str, ...]:
         """
         Remove erased texts from all that is made from events, and record that, by the ids of the erasures; `made` are
-        the projections concerned, by default all. Return where texts may still be.
+        the projections concerned, by default all. Return where texts may still be, with what is `unreached` already.
 
         Raises:
             StorageError: the database refused; the next process that opens the store tries again.
@@ -394,7 +396,7 @@ class Eraser:
         self._take_out([*self._runner.projections.values()] if made is None else [*made])
         if isinstance(self._log, DestroysKeys):
             self._log.destroy_retired_keys()
-        unreached = (*self._log.scrub(),)
+        unreached = (*unreached, *self._log.scrub())
         for erasure in erasures:
             self.record(ErasureFinished(erasure=erasure, unreached=unreached))
         note_own(self._log, self._log.head(STREAM))
@@ -410,19 +412,14 @@ class Eraser:
     def finish_what_is_left(self) -> None:
         """Finish what a process left unfinished; where the database refuses, the next one that opens it does."""
         try:
-            if unfinished := unfinished_in(self._log):
-                self._finish_cut_off(unfinished)
-                LOGGER.warning("an erasure that was cut off is finished: there is no receipt of it")
+            version = self._log.head(STREAM)
+            recent: Any = self._log.read_events(STREAM, after=max(0, version - RECENT_EVENTS))
+            unfinished = fold(Erasures(), recent).unfinished
+            if unfinished:
+                self.finish(unfinished, unreached=(CUT_OFF,))
+                LOGGER.warning("an erasure that was cut off is finished; it has not reached %s", CUT_OFF)
         except RefoldError as error:
             LOGGER.warning("whether an erasure is finished will be looked at when the store is opened again: %s", error)
-
-    def _finish_cut_off(self, unfinished: Collection[str]) -> None:
-        """Erase what was made of the texts until they were erased, for which their erasure looks last; finish it."""
-        for event, selection in selections_left(self._log, unfinished):
-            if selection.mask.user is not None and isinstance(self._log, DestroysKeys):
-                _use_newest_key(selection, self._log, selection.mask.user)
-            self._replace(ErasureRequest(event.why, is_begun=True), selection, event, [])
-        self.finish(unfinished)
 
     def _make_anew(self, made: Sequence[Projection]) -> None:
         """Drop rows that were made of erased events, and make those anew that were there."""
@@ -490,6 +487,11 @@ def _unfinished() -> Iterator[None]:
         yield
     except StorageError as error:
         raise StorageError(UNFINISHED.format(error)) from error
+
+
+def _whole(event: StoreErased, selection: Selection) -> tuple[str, ...]:
+    """Return which of the streams that an event names are erased whole."""
+    return tuple(one.stream for one in event.erased if one.stream in selection.whole)
 
 
 def _is_run_of(stream: str, user: str) -> bool:

@@ -19,7 +19,7 @@ import msgspec
 
 from ...domain.chat import events as chat
 from ...domain.context.description import counted
-from ...domain.erasure.events import STREAM, StoreErased, seal_of
+from ...domain.erasure.events import STREAM, seal_of
 from ...domain.erasure.skeleton import Mask, meta_skeleton, persons_skeleton, skeleton_of
 from ...domain.errors import KeyDestroyedError, KeyMissingError, NotFoundError
 from ...domain.ids import VERSION_MAX
@@ -72,8 +72,6 @@ class Selection:
         self.whole: set[str] = set()
         # Of a stream that is erased whole, the version up to which; without one, also what others record meanwhile.
         self.ends: dict[str, int] = {}
-        # What was recorded later, in microseconds since 1970, is not looked at: it was made of what is left.
-        self.until: int | None = None
         # If others are erased all the same, the references of events that nobody can read, as their keys are gone.
         self.lost: set[str] | None = None
         self.versions: dict[str, set[int]] = {}
@@ -123,10 +121,6 @@ class Selection:
         """The streams of which something is to be erased."""
         return sorted({*self.whole, *self.versions, *self.naming})
 
-    def whole_in(self, event: StoreErased) -> tuple[str, ...]:
-        """Return which of the streams that an event names are erased whole."""
-        return tuple(one.stream for one in event.erased if one.stream in self.whole)
-
     def sealed(self) -> Iterator[Sealed]:
         """Yield what is left of each event that has something to be erased, with its seal."""
         for stream in self.streams:
@@ -143,7 +137,7 @@ class Selection:
         for start in range(first, last + 1, PAGE_EVENTS):
             # The first event needs the digest of the one before it.
             after = start - 2 if start == first and start > 1 else start - 1
-            for recorded in self.read(stream, after, min(last, start + PAGE_EVENTS - 1)):
+            for recorded in self._read(stream, after, min(last, start + PAGE_EVENTS - 1)):
                 if isinstance(recorded.event, Undecodable) and self.lost is not None:
                     self.lost.add(recorded.reference)
                 elif recorded.version >= first:
@@ -152,8 +146,7 @@ class Selection:
                         yield left
                 before = recorded.digest
 
-    def read(self, stream: str, after: int, until: int) -> list[RecordedEvent]:
-        """Return events of a stream; if others are erased all the same, of those whose keys are gone why that is so."""
+    def _read(self, stream: str, after: int, until: int) -> list[RecordedEvent]:
         try:
             return self._log.read(stream, after=after, until=until)
         except (KeyDestroyedError, KeyMissingError):
@@ -217,8 +210,6 @@ class Selection:
         # The events of erasures have the seals by which all others are read, so nothing in them changes.
         if stream == STREAM or isinstance(event, Undecodable):
             return
-        if self.until is not None and recorded.recorded_at > self.until:
-            return
         if isinstance(event, run.RoundsRestored):
             self._rounds[stream] = {one.stream for one in event.rounds}
         if self.has(stream, version):
@@ -228,8 +219,6 @@ class Selection:
         if user is not None and getattr(event, "user", None) == user:
             # A context that the user has opened since the contexts of the user were listed.
             self.whole.add(stream)
-            if self.until is not None:
-                self.ends[stream] = self._log.version_at(stream, self.until)
             return
         item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
         if item in self._made or self._is_made_from_erased(stream, event):
@@ -264,14 +253,10 @@ class Selection:
         """Note the node of an erased event, by the name under which it may be met again."""
         if isinstance(event, run.NodeChanged | run.PortraitWritten):
             node = event.node.within(stream)
-            registered = (one.event for one in self.read(node.stream, node.version - 1, node.version))
+            registered = (one.event for one in self._read(node.stream, node.version - 1, node.version))
             event = next(registered, None)
         if isinstance(event, run.NodeEvent):
-            self._nodes.add((stream, self._node_name(event)))
-
-    def _node_name(self, event: run.NodeEvent) -> str:
-        """Return the name of a node as its skeleton has it, which is known also where the node is erased already."""
-        return node_name(run.type_of(event), self.mask.name(event.label))
+            self._nodes.add((stream, _name_of(event)))
 
     def _look_for_name(self, recorded: RecordedEvent) -> None:
         if self._user is None or isinstance(recorded.event, Undecodable) or not self._may_name(recorded):
@@ -308,7 +293,7 @@ class Selection:
                 return any(one.stream in self.whole or one.stream in self.versions for one in lineage)
             case run.NodeRegistered(type=kind) if kind in DATA:
                 # Data that is met again has what it had.
-                name = self._node_name(event)
+                name = _name_of(event)
                 return any((one, name) in self._nodes for one in (stream, *self._rounds.get(stream, ())))
         return False
 
@@ -321,20 +306,6 @@ class Selection:
             if versions and any(version in run for run in span.ranges() for version in versions):
                 return True
         return False
-
-
-def reached(streams: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[str]:
-    """Return what can be reached from these along edges, each from its first stream to its second."""
-    following: dict[str, set[str]] = {}
-    for first, second in edges:
-        following.setdefault(first, set()).add(second)
-    found: dict[str, None] = {}
-    waiting = list(streams)
-    while waiting:
-        new = following.get(waiting.pop(), set()) - found.keys()
-        found.update(dict.fromkeys(sorted(new)))
-        waiting += new
-    return list(found)
 
 
 def _hash(text: str) -> bytes:
@@ -484,3 +455,17 @@ def is_folded(projection: Projection, one: Sealed) -> bool:
     except Exception:
         # It cannot be known, so the rows are made anew.
         return True
+
+
+def reached(streams: Iterable[str], edges: Iterable[tuple[str, str]]) -> list[str]:
+    """Return what can be reached from these along edges, each from its first stream to its second."""
+    following: dict[str, set[str]] = {}
+    for first, second in edges:
+        following.setdefault(first, set()).add(second)
+    found: dict[str, None] = {}
+    waiting = list(streams)
+    while waiting:
+        new = following.get(waiting.pop(), set()) - found.keys()
+        found.update(dict.fromkeys(sorted(new)))
+        waiting += new
+    return list(found)

@@ -6,18 +6,18 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, Literal
 
 import pytest
 
 import refold
+from refold.domain.erasure.events import STREAM, ErasureFinished
 from refold.domain.errors import ConcurrencyError, DecisionRefusedError
 from refold.domain.log.ports import NewEvents
 from refold.domain.memory.records import MemoryRecord
 from refold.domain.positions import BEGINNING
 from refold.domain.trajectory import run as running
-from refold.infrastructure.trust.erasing import ErasureRequest
+from refold.infrastructure.trust.erasing import CUT_OFF, ErasureRequest
 from refold.infrastructure.trust.selection import Selection
 from tests.contract.chat_checking import Teller
 
@@ -264,54 +264,23 @@ def test_a_scope_of_a_user_that_comes_during_the_erasure(monkeypatch: pytest.Mon
         assert seen(store).count(WORD) == 1
 
 
-ERASURES: dict[str, dict[str, Any]] = {
-    "user": {"user": "mia"},
-    "context": {"context": "a"},
-    "item": {"context": "a", "item": "@2"},
-}
+def test_an_erasure_that_is_cut_off_before_its_last_look_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What others made of the texts in its last moment may stay, until it is made again."""
 
-
-@pytest.mark.parametrize("scope", ERASURES)
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_erasure_that_is_cut_off_before_its_last_look(
-    kind: str, scope: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What others made of the texts until then leaves when it is finished; what they record later stays."""
-
-    def made_meanwhile(store: refold.Store) -> None:
-        asyncio.run(store.chat("a").summarize(Teller(f"They spoke of {WORD}."), keep_recent_turns=1))
-        asyncio.run(store.chat("b").merge_with_summary(store.chat("a"), llm=Teller(f"About {WORD}.")))
-        if scope == "user":
-            store.chat("new", user="mia").add_message("user", WORD)
-            with refold.acting(actor="mia"):
-                store.chat("b").add_message("user", "Mias text stays")
-
-    def killed(self: Any, *given: Any) -> None:
-        monkeypatch.setattr(type(self), "erase", erase)
-        made_meanwhile(store)
-        erase(self, *given)
+    def end() -> None:
         raise KeyboardInterrupt
 
-    asked: Any = SimpleNamespace(param=kind, getfixturevalue=request.getfixturevalue)
-    (place,) = places(asked, tmp_path)
-    with place.open() as store:
-        chat = store.chat("a", user="mia")
-        for text in (WORD, "one", "two"):
-            chat.add_message("user", text)
-        log = type(store._whole_log)
-        erase = log.erase
-        monkeypatch.setattr(log, "erase", killed)
-        with pytest.raises(KeyboardInterrupt):
-            store.erase(why="asked", dry_run=False, **ERASURES[scope])
-        store.hold("a", why="a case")
-        store.chat("b").add_message("user", "said later", idempotency_key="k")
+    with refold.open(":memory:") as store:
+        chat = store.chat("a")
+        chat.add_message("user", WORD)
+        with monkeypatch.context() as patched:
+            in_a_look(patched, 3, before=end)
+            with pytest.raises(KeyboardInterrupt):
+                store.erase(context="a", why="asked", dry_run=False)
         store._eraser.finish_what_is_left()
 
-        assert WORD not in seen(store)
-        assert ("Mias text stays" in seen(store), "said later" in seen(store)) == (scope == "user", True)
-        assert {one.meta.actor for one in store.log.read("chat:b")} <= {None, "[erased]"}
-        assert store.verify().problems == ()
-        assert not store._eraser.state.unfinished
+        (finished,) = [event for event in store.log.read_events(STREAM) if isinstance(event, ErasureFinished)]
+        assert CUT_OFF in finished.unreached
 
 
 @pytest.mark.parametrize("begun", ["Hi", "a beginning that is longer than what takes its place: "])

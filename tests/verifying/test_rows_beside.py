@@ -162,26 +162,6 @@ def test_an_index_of_more(tmp_path: Path) -> None:
     assert verified(place).is_whole
 
 
-def test_an_index_whose_pages_are_not_found(tmp_path: Path) -> None:
-    """On SQLite: whoever reads all words does not need the table by which their pages are found, and a search does."""
-    place, found = str(tmp_path / "store.db"), f"{view_of('', SEARCH)}_words_idx"
-
-    def hits() -> int:
-        with refold.open(place) as store:
-            return len(store.search("hello", limit=400))
-
-    with refold.open(place) as store:
-        texts = [f"hello {number * 1234567:x} {number * 7654321:o}" for number in range(400)]
-        store.chat("many").add_messages([{"role": "user", "content": text} for text in texts])
-    assert hits() == 400
-    for change in ("DELETE FROM {}", "UPDATE {} SET pgno = pgno + 2", "UPDATE {} SET term = 'zz' || pgno"):
-        sql(place, f"{change.format(found)} WHERE pgno > 3")
-        assert hits() < 400, change
-
-        assert told(verified(place, repair=True)) == ["projection search"], change
-        assert hits() == 400
-
-
 def test_words_that_ask_for_a_dictionary(tmp_path: Path) -> None:
     """Words are compressed without, so the rows are damaged; they are made anew."""
     place = filled(str(tmp_path / "store.db"))

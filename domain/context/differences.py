@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence, Set
 from difflib import SequenceMatcher
 from typing import Generic, NamedTuple, TypeVar
 
@@ -37,10 +37,10 @@ def changes_between(
     that both have under its name with one content is itself, and not another item with this content.
     """
     # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
-    start = 0
+    start, shared = 0, {*map(name, before)} & {*map(name, after)}
     for old, new in zip(before, after, strict=False):
         # Two that are equal as a whole are the same, and to compare them takes a tenth of the time of their contents.
-        if old != new and (content(old), name(old)) != (content(new), name(new)):
+        if old != new and (content(old) != content(new) or _are_apart(name(old), name(new), shared)):
             break
         start += 1
     before, after = before[start:], after[start:]
@@ -52,6 +52,11 @@ def changes_between(
     removed = [(one, olds[place]) for place, one in enumerate(before) if place not in stay]
     added = [(one, news[place]) for place, one in enumerate(after) if place not in same]
     return _paired(added, removed, name)
+
+
+def _are_apart(old: str | None, new: str | None, shared: Set[str | None]) -> bool:
+    """Return whether items with these names are not the same, as one of them is elsewhere on the other side."""
+    return old != new and (old in shared or new in shared)
 
 
 def _matched(olds: Sequence[Hashable], news: Sequence[Hashable]) -> Iterator[Pair]:

@@ -185,10 +185,11 @@ def _closing_at_a_signal(store: Store, asked: Ending, serve: Callable[[], None])
     try:
         serve()
     finally:
-        # When stdin has ended the client waits until the process has, too.
-        asked.set()
         for number, handler in before.items():
             signal.signal(number, handler)
+        # When stdin has ended the client waits until the process has, too. A signal within this call would wait for it
+        # without an end, if its handler still made the same call.
+        asked.set()
 
 
 def _serve_http(server: Any, host: str, port: int | None, asked: Ending) -> None:

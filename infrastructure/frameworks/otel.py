@@ -126,16 +126,14 @@ class Spans:
 
     def _forget_erased(self, event: StoreErased) -> None:
         """Let calls and answers that wait have none of the texts that were erased or archived meanwhile."""
-        for erased in event.erased:
-            versions = {version for version, _ in erased.versions()}
-            for (stream, _), calls in self._waiting.items():
-                if stream == erased.stream:
-                    calls[:] = [
-                        (batch, (version, _left(call) if version in versions else call), item_id)
-                        for batch, (version, call), item_id in calls
-                    ]
-            for ref in self._begun_answers.keys() & {Ref(version, erased.stream) for version in versions}:
-                self._begun_answers[ref] = _left(self._begun_answers[ref][0]), []
+        gone = {Ref(version, one.stream) for one in event.erased for version, _ in one.versions()}
+        for (stream, _), calls in self._waiting.items():
+            calls[:] = [
+                (batch, (version, _left(call) if Ref(version, stream) in gone else call), item_id)
+                for batch, (version, call), item_id in calls
+            ]
+        for ref in self._begun_answers.keys() & gone:
+            self._begun_answers[ref] = _left(self._begun_answers[ref][0]), []
 
     def _await_call(self, recorded: RecordedEvent, call: FunctionCalled, batch: int) -> None:
         key = recorded.stream, call.call_id

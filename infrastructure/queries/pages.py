@@ -96,10 +96,11 @@ def row_page(
     """
     prefix, after = require_unicode(under, "under"), require_unicode(cursor or "", "the cursor")
     projection = runner.named(name)
-    rows = runner.page(projection, after=max(prefix, after), limit=limit + 1)
+    before = end_of_prefix(prefix) if prefix else None
+    rows = runner.page(projection, after=max(prefix, after), before=before, limit=limit + 1)
     # A page begins behind a key, and a row may have the prefix itself as its key.
     first = runner.stored(projection, [prefix]) if after < prefix else {}
-    found = [row for row in (*first.values(), *rows) if row.key.startswith(prefix)]
+    found = [*first.values(), *rows]
     return found[:limit], found[limit - 1].key if len(found) > limit else None
 
 

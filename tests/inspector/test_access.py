@@ -141,6 +141,7 @@ def test_items_are_chosen_with_keys(watched: Watched, served: Served) -> None:
     first = int(chosen.get_attribute("data-place") or -1)
     for _ in range(30):
         page.keyboard.press("ArrowUp")
+    page.keyboard.press("Control+ArrowUp")
     expect(chosen).to_have_attribute("data-place", str(first - 30))
     expect(chosen).to_be_focused()
     expect(chosen).to_be_in_viewport()

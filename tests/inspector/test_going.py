@@ -324,6 +324,9 @@ def test_tokens_say_what_a_summary_would_leave(watched: Watched, served: Served)
     page.get_by_label("Turns that stay").fill("30")
     page.get_by_label("Turns that stay").press("Enter")
     expect(page.locator("main")).to_contain_text("nothing is old enough")
+    page.get_by_label("Turns that stay").fill("-5")
+    page.get_by_label("Turns that stay").press("Enter")
+    expect(page.get_by_label("Turns that stay")).to_have_value("0")
     assert served.store.chat("scrubbed", create=False).version == head
 
 

@@ -168,7 +168,12 @@ def test_a_read_only_page_offers_no_change(browser: Browser, served: Served) -> 
 def test_a_person_forks_merges_and_decides(watched: Watched, served: Served) -> None:
     """What the buttons do is in the store."""
     page = watched.open("/c/a@12")
-    page.get_by_role("button", name="Fork").click()
+    # A key that is held down opens the dialog, and does not confirm it.
+    page.get_by_role("button", name="Fork").focus()
+    page.keyboard.down("Enter")
+    page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
+    assert page.get_by_label("Name of the new chat").evaluate("field => field === document.activeElement")
     page.get_by_label("Name of the new chat").fill("by-hand")
     page.keyboard.press("Enter")
     page.wait_for_url("**/c/by-hand")
@@ -209,6 +214,8 @@ def test_a_run_is_walked_as_a_graph_and_as_a_table(watched: Watched, served: Ser
     for key, row in (("ArrowUp", 0), ("ArrowDown", 1), ("ArrowDown", 2), ("ArrowDown", 2), ("ArrowUp", 1)):
         page.keyboard.press(key)
         expect(page.get_by_role("row", selected=True)).to_have_attribute("aria-rowindex", str(row + 1))
+    page.keyboard.press("Control+ArrowUp")
+    expect(page.get_by_role("row", selected=True)).to_have_attribute("aria-rowindex", "2")
     expect(page.locator("aside h2")).to_have_text("Table(orders)")
     page.get_by_role("button", name="Table", exact=True).click()
     page.get_by_role("application").focus()

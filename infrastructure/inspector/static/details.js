@@ -172,7 +172,7 @@ export function copyText(text, said) {
 
 /** Ask for the name of a fork of a chat at a version, and make it. */
 export function forkDialog(stream, version, carried) {
-  const name = h("input", { name: "name", value: `${short(stream)}-${version}`, "aria-label": "Name of the new chat", onkeydown: (event) => { if (event.key === "Enter") run.click(); } });
+  const name = h("input", { name: "name", value: `${short(stream)}-${version}`, "aria-label": "Name of the new chat", onkeydown: (event) => { if (event.key === "Enter" && !event.repeat && !event.isComposing) run.click(); } });
   const fault = h("p", { role: "alert", class: "dim" });
   const command = h("code", {});
   const write = () => { fill(command, `refold fork ${quoted(`${short(stream)}@${version}`)} ${quoted(name.value)}`); };

@@ -92,6 +92,9 @@ export const number = (value) => NUMBER.format(value ?? 0);
 /** Return a number with its noun. */
 export const counted = (value, noun) => `${number(value)} ${noun}${value === 1 ? "" : "s"}`;
 
+/** Whether a key is pressed with others, which browsers and screen readers have a meaning for. */
+export const hasModifier = (event) => event.ctrlKey || event.metaKey || event.altKey || event.shiftKey;
+
 /** Return a number in few characters: 61,280 becomes 61.3k. */
 export function brief(value) {
   if (Math.abs(value) < 10_000) return number(value);

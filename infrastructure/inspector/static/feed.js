@@ -1,6 +1,6 @@
 /** The items of a context at one version, as a list of which only the part on the screen exists. */
 import { bodyAt, fetchBodies, forgetUnfinished, known } from "./api.js";
-import { brief, counted, debounced, fill, h, roleOf } from "./dom.js";
+import { brief, counted, debounced, fill, h, hasModifier, roleOf } from "./dom.js";
 
 const GUESS = 36;
 const BEYOND = 400;
@@ -129,7 +129,7 @@ export class Feed {
   /** Go to the next item, or the one before, and choose it; the first time to the first one on the screen. */
   key(event) {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!by || !this.places.length) return;
+    if (!by || !this.places.length || hasModifier(event)) return;
     event.preventDefault();
     const now = this.places.indexOf(this.chosen);
     const next = now < 0 ? this.indexAt(this.element.scrollTop) : now + by;

@@ -1,7 +1,7 @@
 /** The graph of a run on a canvas, with a table of the same nodes beside it; what is later than the version is dimmed. */
 import { nodeAddress, note } from "./address.js";
 import { ask } from "./api.js";
-import { cleared, colour, fill, h, number } from "./dom.js";
+import { cleared, colour, fill, h, hasModifier, number } from "./dom.js";
 import { folded, relatedTo } from "./fold.js";
 
 // The steps from column to column are longer where there is room, so that labels fit.
@@ -211,6 +211,7 @@ class Graph {
 
   /** In the table up and down choose the next node in its order, and Enter opens the chosen one. */
   keyOfTable(event) {
+    if (hasModifier(event)) return;
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (event.key === "Enter" && this.chosen) location.assign(this.addressOf(this.chosen));
     if (!by || !this.all.length) return;

@@ -25,7 +25,7 @@ class Tokens {
     // What a person writes stays there, with the focus, while others write; what is said of it is filled anew.
     const again = () => this.show(this.context.version);
     const field = (value, min, label, width, take) => h("input", { type: "number", value, min, "aria-label": label, style: { width },
-      onchange: (event) => { take(Math.max(min, Number(event.target.value) || min)); again(); } });
+      onchange: ({ target }) => { target.value = Math.max(min, Number(target.value) || min); take(Number(target.value)); again(); } });
     [this.total, this.rest, this.full, this.roles, this.after, this.largest] = ["strong", "span", "div", "tbody", "span", "div"].map((tag) => h(tag));
     const title = (text) => h("h2", { style: { margin: "20px 0 8px" } }, text);
     fill(view, h("div", { class: "sheet" },

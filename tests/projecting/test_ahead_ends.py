@@ -62,7 +62,7 @@ def test_an_interrupt_at_every_line(place: str, helpers: list[Watched]) -> None:
 
     with refold.open(copied(place)) as store:
         points = points_of(lambda: search(store))
-    own = ("helper_process.py", "projecting/ahead.py", "projecting/runner.py")
+    own = ("helper_process.py", "projecting/fold_ahead.py", "projecting/runner.py")
     share = random.randrange(SHARE)
     lines = [one for one in points if one.time == 1 and path_of(one.path).endswith(own)]
     wanted = [one for one in lines if IS_DEEP or one.line % SHARE == share]
@@ -91,10 +91,10 @@ KILLED = """
 import os, signal, sys
 import refold
 from refold.infrastructure.helper_process import HelperProcess
-from refold.infrastructure.projecting import ahead, runner
-ahead.cores = lambda: 2
+from refold.infrastructure.projecting import fold_ahead, runner
+fold_ahead.cores = lambda: 2
 runner.AHEAD_EVENTS_MIN, runner.PAGE_EVENTS = 1, 4
-helpers, start = [], ahead.Ahead
+helpers, start = [], fold_ahead.FoldingProcess
 
 def started(task):
     helpers.append(start(task))
@@ -111,7 +111,7 @@ def die(done, total):
             signal.pause()
         os.kill(os.getpid(), signal.SIGKILL)
 
-ahead.Ahead = started
+fold_ahead.FoldingProcess = started
 store = refold.open(sys.argv[1])
 store._runner.on_page = die
 store.search("parcel")
@@ -147,10 +147,10 @@ UNGUARDED = """
 import multiprocessing, sys
 import refold
 from refold.infrastructure.helper_process import HelperProcess
-from refold.infrastructure.projecting import ahead, runner
-ahead.cores = lambda: 2
+from refold.infrastructure.projecting import fold_ahead, runner
+fold_ahead.cores = lambda: 2
 runner.AHEAD_EVENTS_MIN, runner.PAGE_EVENTS = 1, 4
-after, pages = ahead.Ahead.after, []
+after, pages = fold_ahead.FoldingProcess.after, []
 print("begun", flush=True)
 
 def counted(helper, moment, limit):
@@ -161,7 +161,7 @@ def counted(helper, moment, limit):
     return page
 
 def search():
-    ahead.Ahead.after = counted
+    fold_ahead.FoldingProcess.after = counted
     with refold.open(sys.argv[1]) as store:
         print(len(store.search('"on monday"')), None not in pages, len(pages) > 10, flush=True)
 

@@ -37,7 +37,7 @@ EQUIVALENT = {
     ): "no item leaves or comes with the event that clears, by itself",
     (
         "infrastructure/queries/pages.py",
-        "rows = runner.page(projection, after=max(prefix, after), limit=limit + 2)",
+        "rows = runner.page(projection, after=max(prefix, after), before=before, limit=limit + 2)",
     ): "one row more is read, and left out",
     (
         "infrastructure/log/evidence.py",

@@ -45,9 +45,9 @@ WITHOUT = {
     # They look whether there is work, or a thread; who finds some looks again under the lock.
     "infrastructure.log.background.BackgroundWork": "wake",
     "infrastructure.log.group_commit.GroupCommitter": "_hand_on _in_turn _is_for_thread _is_running close submit",
-    # Seats are put back into a queue of Python's, in one step.
-    "infrastructure.log.postgres.connection.PostgresDatabase": "_leave close",
-    "infrastructure.recorders.postgres._FreshPasswordDatabase": "_leave close",
+    # A slot is given back under the lock; the others look only whether any is taken, which is one value.
+    "infrastructure.log.postgres.connection.PostgresDatabase": "_leave close writer",
+    "infrastructure.recorders.postgres._FreshPasswordDatabase": "_leave close writer",
     # What is known is replaced as a whole.
     "infrastructure.log.postgres.ends.Ends": "known read",
     # The transaction in which they run holds the lock of the database.

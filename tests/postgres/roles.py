@@ -1,4 +1,4 @@
-"""Users of a server who have the roles of `refold init --roles`, for the length of a block."""
+"""Users of a server, for the length of a block: with the roles of `refold init --roles`, or with few connections."""
 
 import secrets
 from collections.abc import Iterator
@@ -26,3 +26,18 @@ def users(url: str, *options: str) -> Iterator[dict[str, str]]:
             for name in (*names.values(), *(f"{prefix}_{kind}" for kind in ROLES)):
                 owner.execute(f"drop owned by {name}".encode())
                 owner.execute(f"drop role {name}".encode())
+
+
+@contextmanager
+def limited(url: str, connections: int) -> Iterator[str]:
+    """Make a user who may have so many connections at once and make tables; yield the URL with which he connects."""
+    name = f"t{secrets.token_hex(4)}"
+    with psycopg.connect(url) as owner:
+        owner.execute(f"create role {name} login connection limit {connections}".encode())
+        owner.execute(f"grant create on schema public to {name}".encode())
+    try:
+        yield url.replace("user=refold", f"user={name}")
+    finally:
+        with psycopg.connect(url) as owner:
+            owner.execute(f"drop owned by {name}".encode())
+            owner.execute(f"drop role {name}".encode())

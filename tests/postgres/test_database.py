@@ -1,7 +1,7 @@
 """Connections: few, opened when needed, given back, never waited for without end."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -18,6 +18,8 @@ from tests.contract.writing import append, at_once, said
 from tests.support.effort import CountedLock
 from tests.support.waiting import soon
 
+from .roles import limited
+
 MINE = Call("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 PID = Call("SELECT pg_backend_pid()")
 WAIT = Call("SELECT pg_sleep(0.2)")
@@ -32,15 +34,15 @@ def test_nothing_is_opened_before_it_is_needed(pg_url: str) -> None:
         database.close()
 
 
-def test_a_connection_is_taken_under_a_lock(pg_url: str) -> None:
-    """To look whether one is free and to take it is one step, or two threads could take the last."""
+def test_a_connection_is_taken_and_given_back_under_a_lock(pg_url: str) -> None:
+    """Or two threads could take the last, and one that counts those in use would find them changed meanwhile."""
     database = PostgresDatabase(pg_url)
     database._lock = lock = CountedLock()  # type: ignore[assignment]
     try:
         database.ask(MINE)
     finally:
         database.close()
-    assert lock.taken > 0
+    assert lock.taken == 2
 
 
 def test_readers_are_bounded(pg_url: str) -> None:
@@ -97,6 +99,64 @@ def test_a_server_that_lets_no_more_in(pg_url: str, monkeypatch: pytest.MonkeyPa
             database.ask(PID)
     finally:
         database.close()
+
+
+def test_threads_that_connect_at_the_same_time(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that the server refuses meanwhile waits for the connection that another is about to get."""
+    database = PostgresDatabase(pg_url)
+    connect, refused, tries = psycopg.connect, threading.Event(), [2, 1]
+
+    def connected(*given: Any, **options: Any) -> Any:
+        if tries.pop() == 1:
+            assert refused.wait(10)
+            return connect(*given, **options)
+        refused.set()
+        raise psycopg.OperationalError("connection failed: FATAL:  sorry, too many clients already")
+
+    monkeypatch.setattr(psycopg, "connect", connected)
+    try:
+        assert at_once(*[lambda: database.ask(PID)] * 2) == []
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize("use", [lambda one: one.writer(), PostgresDatabase.scrub, PostgresDatabase.vacuum])
+def test_idle_readers_that_have_all_connections(pg_url: str, use: Callable[[PostgresDatabase], object]) -> None:
+    """What is not a reader takes one of theirs, or waits for one that is in use."""
+    release = threading.Event()
+    with limited(pg_url, 1) as url:
+        database = PostgresDatabase(url)
+        try:
+            database.ask(PID)
+            use(database)
+        finally:
+            database.close()
+        database = PostgresDatabase(url)
+        try:
+            assert soon(lambda: _is_let_in(database))
+            with database_in_use(database, release):
+                threading.Timer(0.05, release.set).start()
+                use(database)
+        finally:
+            database.close()
+
+
+def test_a_reader_that_waits_while_the_database_is_closed(pg_url: str) -> None:
+    """It is told so once there is a connection for it."""
+    release, errors = threading.Event(), list[BaseException]()
+    with limited(pg_url, 1) as url:
+        database = PostgresDatabase(url)
+        with database_in_use(database, release):
+            waiting = threading.Thread(target=lambda: errors.extend(at_once(lambda: database.ask(PID))))
+            waiting.start()
+            assert soon(lambda: any(slot.is_refused for slot in database._slots))
+            closing = threading.Thread(target=database.close)
+            closing.start()
+            assert soon(lambda: database._closed)
+            release.set()
+            closing.join(10)
+            waiting.join(10)
+    assert [type(error) for error in errors] == [StorageClosedError]
 
 
 @contextmanager
@@ -223,6 +283,15 @@ def test_a_log_leaves_nothing_behind(pg_url: str) -> None:
 
 def _ask(database: PostgresDatabase) -> None:
     database.ask(WAIT)
+
+
+def _is_let_in(database: PostgresDatabase) -> bool:
+    # The server learns of a closed connection a moment later.
+    try:
+        database.ask(PID)
+    except StorageBusyError:
+        return False
+    return True
 
 
 def _nothing(wire: Wire) -> None:

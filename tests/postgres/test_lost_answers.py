@@ -225,6 +225,8 @@ def test_a_server_that_lets_nobody_in_again(
     def refused(*args: object, **options: object) -> None:
         raise psycopg.OperationalError(f"connection failed: FATAL:  {why}")
 
+    # The writer would take one that is idle.
+    shaky.database._drop_idle()
     proxy.lose_answer = True
     monkeypatch.setattr(psycopg, "connect", refused)
     unknown = rf"\(connection failed: FATAL:  {why}\): look whether they are recorded"

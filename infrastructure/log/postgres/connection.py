@@ -56,6 +56,14 @@ def is_pooled(connection: psycopg.Connection[Any]) -> bool:
     return connection.execute("SELECT pg_backend_pid()").fetchone() != (connection.info.backend_pid,)
 
 
+def _vacuumed(connection: psycopg.Connection[Any]) -> list[str]:
+    """Vacuum all tables of a schema; return the server's notices about it."""
+    notices = _noted(connection)
+    for (table,) in connection.execute(TABLES).fetchall():
+        connection.execute(f"VACUUM {table}".encode())
+    return notices
+
+
 def _scrubbed(connection: psycopg.Connection[Any]) -> Iterator[str]:
     """Write all tables of a schema anew; yield where old versions of rows may still be."""
     if is_pooled(connection):
@@ -106,9 +114,9 @@ def _noted(connection: psycopg.Connection[Any]) -> list[str]:
 
 
 class _ReaderSlot:
-    """The right to one of the reading connections, and whether it has one already."""
+    """The right to one of the reading connections, and whether the server refused one to it at its last try."""
 
-    has_wire = False
+    is_refused = False
 
 
 class PostgresDatabase:
@@ -182,8 +190,7 @@ class PostgresDatabase:
         seat = self._wait_for_slot()
         wire: Wire | None = None
         try:
-            wire = self._idle_or_new()
-            seat.has_wire = True
+            wire = self._idle_or_new(seat)
             return work(wire)
         except psycopg.Error as error:
             if wire is not None and is_outdated(error):
@@ -215,10 +222,11 @@ class PostgresDatabase:
         self._slots.add(seat)
         return seat
 
-    def _idle_or_new(self) -> Wire:
+    def _idle_or_new(self, seat: _ReaderSlot) -> Wire:
         deadline = time.monotonic() + self._patience
         while True:
             seen = self._news.count
+            seat.is_refused = False
             with suppress(IndexError):
                 # A transaction that found its connection closed would fail: it is not repeated.
                 while (wire := self._idle.pop()).has_ended():
@@ -227,21 +235,24 @@ class PostgresDatabase:
             try:
                 return self._connect()
             except StorageBusyError:
-                # The server lets no more in; another thread may be done with its connection soon, or is by now.
-                is_any_lent = locked(self._lock, self._is_any_lent)
-                if time.monotonic() >= deadline or not (is_any_lent or self._news.count != seen):
+                # The server lets no more in; another thread may be done with its connection soon, or is by now, or
+                # just gets one.
+                is_last = locked(self._lock, self._is_last_refused, seat)
+                if time.monotonic() >= deadline or (is_last and self._news.count == seen):
                     raise
             self._news.wait_past(seen, timeout_seconds=deadline - time.monotonic())
+            self._require_open()
 
-    def _is_any_lent(self) -> bool:
-        return any(seat.has_wire for seat in self._slots)
+    def _is_last_refused(self, seat: _ReaderSlot) -> bool:
+        seat.is_refused = True
+        return all(other.is_refused for other in self._slots)
 
     def _leave(self, seat: _ReaderSlot, wire: Wire | None) -> None:
         if wire is not None and wire.settle():
             self._idle.append(wire)
         elif wire is not None:
             wire.close()
-        self._slots.discard(seat)
+        locked(self._lock, self._slots.discard, seat)
         self._news.announce()
         if self._closed:
             self._drop_idle()
@@ -264,7 +275,13 @@ class PostgresDatabase:
             # The caller that began the trip was interrupted.
             self.settle_writer()
         if self._writer is None:
-            self._writer = self._connect()
+            try:
+                self._writer = self._connect()
+            except StorageBusyError:
+                if not (self._idle or self._slots):
+                    raise
+                # Readers have all the connections that the server lets this process have.
+                self._writer = self._idle_or_new(_ReaderSlot())
         return self._writer
 
     def settle_writer(self) -> None:
@@ -287,10 +304,7 @@ class PostgresDatabase:
 
     def vacuum(self) -> None:
         """Free the room of deleted rows in all tables of the schema, beside readers and writers."""
-        with translated(self.where), connected(self._conninfo, self.where) as connection:
-            notices = _noted(connection)
-            for (table,) in connection.execute(TABLES).fetchall():
-                connection.execute(f"VACUUM {table}".encode())
+        notices = self._apart(_vacuumed)
         if left_out := [*filter(NOT_OWNER.search, notices)]:
             raise StorageReadOnlyError(f"{self.where} forbids it ({left_out[0]}): let the owner of the tables do it")
 
@@ -300,8 +314,15 @@ class PostgresDatabase:
         these may still be. Each table is locked while it is written, which takes as long as copying it.
         """
         self.require_writable()
-        with translated(self.where), connected(self._conninfo, self.where) as connection:
-            return [*_scrubbed(connection)]
+        return self._apart(lambda connection: [*_scrubbed(connection)])
+
+    def _apart(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        def run(wire: Wire) -> T:
+            with wire.given_up() as connection:
+                return work(connection)
+
+        with translated(self.where):
+            return self._read_once(run)
 
     def close(self) -> None:
         """Close all connections, after waiting for those in use; may be called twice."""

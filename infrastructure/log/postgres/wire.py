@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from struct import Struct
 from time import monotonic
@@ -182,6 +183,14 @@ class Wire:
             except Error:
                 self.close()
         return not self.is_lost
+
+    @contextmanager
+    def given_up(self) -> Iterator[Connection[Any]]:
+        """Lend psycopg's connection for a block, and close it after that, with all that was set on it."""
+        try:
+            yield self._connection
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Close the connection; may be called twice."""

@@ -170,7 +170,10 @@ def test_a_schema_that_comes_before_that_of_the_tables(ready_pg_url: str) -> Non
     with psycopg.connect(ready_pg_url) as connection:
         connection.execute("create schema authorization current_user")
 
-    told = r"are in the schema public, but new ones would be made in \w+, .* set the user's search_path to public$"
+    told = (
+        r"are in the schema public, but new ones would be made in (\w+), .* set the user's search_path to public,"
+        r" and drop the tables that Refold made in \1$"
+    )
     with pytest.raises(StorageReadOnlyError, match=told):
         refold.open(ready_pg_url)
     refold.open(ready_pg_url, read_only=True).close()

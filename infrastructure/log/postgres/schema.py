@@ -181,7 +181,8 @@ def _version(wire: Wire) -> tuple[int | None, bool, str]:
 
 def _is_elsewhere(schema: str, first: str) -> str:
     found = f"its tables are in the schema {schema}, but new ones would be made in {first}"
-    return f"{found}, and erasures would leave some out: set the user's search_path to {schema}"
+    way_out = f"set the user's search_path to {schema}, and drop the tables that Refold made in {first}"
+    return f"{found}, and erasures would leave some out: {way_out}"
 
 
 def distribute(wire: Wire, where: str) -> None:

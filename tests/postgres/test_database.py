@@ -218,6 +218,18 @@ def test_a_connection_that_was_closed_while_nobody_used_it(log: PostgresLog, pg_
     assert log.database.transacting(lambda wire: wire.run(PID)) != [[(pid,)]]
 
 
+def test_a_read_that_was_called_off(log: PostgresLog) -> None:
+    """As a standby does: it is repeated on the same connection, and those that are idle stay open."""
+    log.database.reading(lambda _: log.database.ask(PID))
+    idle = {*log.database._idle}
+    assert len(idle) == 2
+    calls = [PID, Call("DO $$ BEGIN RAISE EXCEPTION 'conflict with recovery' USING ERRCODE = '40001'; END $$")]
+
+    log.database.reading(lambda wire: wire.run(calls.pop()))
+
+    assert {*log.database._idle} == idle
+
+
 def test_a_trip_that_nobody_finished(log: PostgresLog) -> None:
     """Whoever writes next gets a connection without it."""
     with log.database.writing() as wire:

@@ -10,6 +10,7 @@ from refold.domain.errors import (
     ConcurrencyError,
     InvalidInputError,
     StorageBusyError,
+    StorageError,
     StorageFullError,
     StorageUnavailableError,
 )
@@ -167,23 +168,34 @@ def test_a_server_that_stays_away(shaky: PostgresLog, proxy: Proxy, monkeypatch:
         shaky.read("chat:a")
 
 
-def test_a_server_that_falls_silent(shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One new connection is tried, which takes all of its time: not as many as where a server refuses them."""
+@pytest.mark.parametrize(
+    "silence",
+    [psycopg.errors.ConnectionTimeout("connection timeout expired"), psycopg.OperationalError("query_wait_timeout")],
+)
+def test_a_server_that_falls_silent(
+    shaky: PostgresLog, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, silence: psycopg.Error
+) -> None:
+    """
+    One new connection is tried, which takes all of its time, or of a pooler's: not as many as where a server refuses
+    them.
+    """
     tried = list[object]()
 
     def in_vain(*args: object, **options: object) -> None:
         tried.append(args)
-        raise psycopg.errors.ConnectionTimeout("connection timeout expired")
+        raise silence
 
     assert len(shaky.read("chat:a")) == 2
+    # The writer would look for one that is idle.
+    shaky.database._drop_idle()
     proxy.cut()
     monkeypatch.setattr(psycopg, "connect", in_vain)
 
-    unknown = r"\(connection timeout expired\): look whether they are recorded before you repeat them"
+    unknown = rf"\({silence}\): look whether they are recorded before you repeat them"
     with pytest.raises(StorageUnavailableError, match=unknown):
         append(shaky, "chat:a", said(2))
     assert len(tried) == 1
-    with pytest.raises(StorageUnavailableError, match="connection timeout expired"):
+    with pytest.raises(StorageError, match=str(silence)):
         shaky.read("chat:a")
     assert len(tried) == 2
 

@@ -17,7 +17,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from ....domain.concurrency.locks import News, locked, renew_in_child
 from ....domain.errors import StorageBusyError, StorageClosedError, StorageReadOnlyError, StorageUnavailableError
 from ..row_faults import opened_for_reading, opening
-from .errors import READ_ONLY, is_outdated, is_passing, is_silent, refusal, translated
+from .errors import READ_ONLY, is_called_off, is_outdated, is_passing, is_silent, refusal, translated
 from .wire import PATIENCE_SECONDS, Call, Rows, Wire
 
 T = TypeVar("T")
@@ -164,7 +164,8 @@ class PostgresDatabase:
                         self._drop_idle()
                     if not was_reached or attempt == READ_ATTEMPTS_MAX - 1 or is_silent(error):
                         raise
-                    self._drop_idle()
+                    if not is_called_off(error):
+                        self._drop_idle()
                     pause_before(attempt)
         raise AssertionError("the loop returns or raises")
 

@@ -23,8 +23,9 @@ from .wire import SilentError
 # SQLSTATEs unique_violation and read_only_sql_transaction.
 DUPLICATE, READ_ONLY = "23505", "25006"
 # libpq gives no SQLSTATE where a server refuses or ends a connection, so its words, or a pooler's, are compared.
+WAITED_FOR_POOL = "query_wait_timeout"
 USED_UP = re.compile(
-    "too many (clients|connections)|connection slots are reserved|no more connections allowed|query_wait_timeout"
+    "too many (clients|connections)|connection slots are reserved|no more connections allowed|" + WAITED_FOR_POOL
 )
 NOT_READY, NO_ROOM = "the database system is", "No space left on device"
 STATEMENT_MODE = "statement pooling mode"
@@ -53,8 +54,12 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 
 def is_silent(error: BaseException) -> bool:
-    """Return whether a new connection got no answer for all its time: another one would take as long."""
-    return isinstance(error.__cause__, psycopg.errors.ConnectionTimeout | SilentError)
+    """
+    Return whether a new connection got no answer for all the time that it, or a pooler, waits: another one would take
+    as long.
+    """
+    cause = error.__cause__
+    return isinstance(cause, psycopg.errors.ConnectionTimeout | SilentError) or WAITED_FOR_POOL in str(cause)
 
 
 def is_outdated(error: psycopg.Error) -> bool:
@@ -67,7 +72,12 @@ def is_passing(error: psycopg.Error) -> bool:
     Return whether a read may succeed on another connection, or a moment later, as where a server that stands by called
     it off: it had to remove rows, as the primary did.
     """
-    return is_lost_connection(error) or is_outdated(error) or error.sqlstate in ("40001", "40P01")
+    return is_lost_connection(error) or is_outdated(error) or is_called_off(error)
+
+
+def is_called_off(error: Exception) -> bool:
+    """Return whether the server called a statement off on a connection that is as good as before."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01")
 
 
 def first_line(error: psycopg.Error) -> str:

@@ -356,6 +356,9 @@ class PostgresDatabase:
         # A server that takes any bytes cuts texts within characters; contexts can be read, and so copied, all the same.
         if encoding != "UTF8" and not (encoding == "SQL_ASCII" and self.read_only):
             connection.close()
+            if encoding == "SQL_ASCII":
+                way_out = "make one in UTF8; `refold copy --lag 0` takes a store that is here into it"
+                raise StorageReadOnlyError(f"{self.where} cannot be written, being encoded in SQL_ASCII: {way_out}")
             raise StorageUnavailableError(f"{self.where} is encoded in {encoding}: make one in UTF8")
         wire = Wire(connection, patience_seconds=self._patience, read_only=self.read_only)
         try:

@@ -139,7 +139,7 @@ class PostgresDatabase:
         # The connections belong to the parent; each lets go of its socket by itself.
         self._news = News()
         self._idle: deque[Wire] = deque()
-        # Weak references: a seat that an interrupted call did not give back is free once its frame is gone.
+        # Weak references: a slot that an interrupted call did not give back is free once its frame is gone.
         self._slots: WeakSet[_ReaderSlot] = WeakSet()
         self._lock = threading.Lock()
         self._writer: Wire | None = None
@@ -188,10 +188,10 @@ class PostgresDatabase:
                 raise
 
     def _read_once(self, work: Callable[[Wire], T]) -> T:
-        seat = self._wait_for_slot()
+        slot = self._wait_for_slot()
         wire: Wire | None = None
         try:
-            wire = self._idle_or_new(seat)
+            wire = self._idle_or_new(slot)
             return work(wire)
         except psycopg.Error as error:
             if wire is not None and is_outdated(error):
@@ -200,16 +200,16 @@ class PostgresDatabase:
                 raise opened_for_reading(self.where) from error
             raise
         finally:
-            self._leave(seat, wire)
+            self._leave(slot, wire)
 
     def _wait_for_slot(self) -> _ReaderSlot:
         deadline = time.monotonic() + self._patience
         while True:
             seen = self._news.count
             self._require_open()
-            seat = locked(self._lock, self._free_slot)
-            if seat is not None:
-                return seat
+            slot = locked(self._lock, self._free_slot)
+            if slot is not None:
+                return slot
             if time.monotonic() >= deadline:
                 raise StorageBusyError(
                     f"all READERS_MAX ({READERS_MAX}) connections to {self.where} stayed in use: try again"
@@ -219,15 +219,15 @@ class PostgresDatabase:
     def _free_slot(self) -> _ReaderSlot | None:
         if len(self._slots) >= READERS_MAX:
             return None
-        seat = _ReaderSlot()
-        self._slots.add(seat)
-        return seat
+        slot = _ReaderSlot()
+        self._slots.add(slot)
+        return slot
 
-    def _idle_or_new(self, seat: _ReaderSlot) -> Wire:
+    def _idle_or_new(self, slot: _ReaderSlot) -> Wire:
         deadline = time.monotonic() + self._patience
         while True:
             seen = self._news.count
-            seat.is_refused = False
+            slot.is_refused = False
             with suppress(IndexError):
                 # A transaction that found its connection closed would fail: it is not repeated.
                 while (wire := self._idle.pop()).has_ended():
@@ -238,22 +238,22 @@ class PostgresDatabase:
             except StorageBusyError:
                 # The server lets no more in; another thread may be done with its connection soon, or is by now, or
                 # just gets one.
-                is_last = locked(self._lock, self._is_last_refused, seat)
+                is_last = locked(self._lock, self._is_last_refused, slot)
                 if time.monotonic() >= deadline or (is_last and self._news.count == seen):
                     raise
             self._news.wait_past(seen, timeout_seconds=deadline - time.monotonic())
             self._require_open()
 
-    def _is_last_refused(self, seat: _ReaderSlot) -> bool:
-        seat.is_refused = True
+    def _is_last_refused(self, slot: _ReaderSlot) -> bool:
+        slot.is_refused = True
         return all(other.is_refused for other in self._slots)
 
-    def _leave(self, seat: _ReaderSlot, wire: Wire | None) -> None:
+    def _leave(self, slot: _ReaderSlot, wire: Wire | None) -> None:
         if wire is not None and wire.settle():
             self._idle.append(wire)
         elif wire is not None:
             wire.close()
-        locked(self._lock, self._slots.discard, seat)
+        locked(self._lock, self._slots.discard, slot)
         self._news.announce()
         if self._closed:
             self._drop_idle()

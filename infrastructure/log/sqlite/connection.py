@@ -257,28 +257,28 @@ class SqliteDatabase:
                 self._require_open()
                 yield self.writer
             return
-        seat, is_over = self._take_slot(), False
+        slot, is_over = self._take_slot(), False
         try:
-            # After taking the seat: a thread that forks or closes releases the folder only when no seat is taken.
+            # After taking the slot: a thread that forks or closes releases the folder only when no slot is taken.
             self.require_files()
-            connection = seat.connection = self._idle_or_new()
+            connection = slot.connection = self._idle_or_new()
             with translated(self.where), opening(self.where):
                 connection.execute("BEGIN")
                 yield connection
                 is_over = True
         finally:
-            self._leave(seat, is_over)
+            self._leave(slot, is_over)
 
     def _take_slot(self) -> _ReaderSlot:
         while True:
             self._require_open()
-            seat = _ReaderSlot()
-            self._slots.add(seat)
-            # Checked after the entry above: either the forking thread waits for this seat, or this thread waits for the
+            slot = _ReaderSlot()
+            self._slots.add(slot)
+            # Checked after the entry above: either the forking thread waits for this slot, or this thread waits for the
             # fork.
             if not self._is_left:
-                return seat
-            self._slots.discard(seat)
+                return slot
+            self._slots.discard(slot)
             time.sleep(PAUSE_SECONDS)
 
     def _idle_or_new(self) -> sqlite3.Connection:
@@ -288,8 +288,8 @@ class SqliteDatabase:
             with translated(self.where):
                 return self._connect()
 
-    def _leave(self, seat: _ReaderSlot, is_over: bool) -> None:
-        connection, seat.connection = seat.connection, None
+    def _leave(self, slot: _ReaderSlot, is_over: bool) -> None:
+        connection, slot.connection = slot.connection, None
         if connection is not None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
@@ -299,7 +299,7 @@ class SqliteDatabase:
                 connection.close()
             else:
                 self._readers.append(connection)
-        self._slots.discard(seat)
+        self._slots.discard(slot)
         if self._closed:
             self._close_readers()
 
@@ -474,7 +474,7 @@ class SqliteDatabase:
         self._is_left = False
 
     def _after_fork(self) -> None:
-        lent = [seat.connection for seat in self._slots]
+        lent = [slot.connection for slot in self._slots]
         open_ones = [one for one in (*self._readers, *lent, None if self._closed else self._writer) if one is not None]
         if open_ones and not self.in_memory:
             # They were in use for longer than a fork waits. Closing them would end the parent's work on them.

@@ -141,7 +141,7 @@ def test_a_helper_that_fails_changes_nothing(
     elif fault == "another log":
         monkeypatch.setattr(helper_process, "_last_digest", lambda *_: "00")
     elif fault == "no such projection":
-        monkeypatch.setattr(shares, "BEGIN", shares.BEGIN.replace("help_out()", "1 / 0"))
+        monkeypatch.setattr(shares, "BEGIN", shares.BEGIN.replace("run_helper()", "1 / 0"))
     else:
         monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 

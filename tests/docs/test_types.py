@@ -45,6 +45,7 @@ def _refused(codes: dict[str, str], folder: Path) -> list[str]:
     return [f"{places.get(module, module)}:{rest}" for module, _, rest in found]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_examples_are_typed(tmp_path: Path) -> None:
     """Each line that mypy refuses is named; the last document here is one that it has to refuse."""

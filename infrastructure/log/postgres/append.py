@@ -28,7 +28,7 @@ from ..records import Request
 from .blocks import Blocks
 from .cached_append import End, ReadyAtEnds, Row, ends_of, guessed_slices, ready, received, rows_of, stream_rows_of
 from .connection import PostgresDatabase, pause_before
-from .errors import DUPLICATE, first_line, is_lost_connection, is_silent, translate
+from .errors import CALLED_OFF, DUPLICATE, first_line, is_lost_connection, is_silent, translate
 from .locked_queries import Guard, Inquiry, StreamMovedError
 from .planning import STORED, Answer, EventIds, Memory, NotKnownError, Order, Plan, inserts
 from .wire import BEGIN, COMMIT, ROLLBACK, Call, Wire, int4
@@ -45,8 +45,7 @@ LINEAGE = "coalesce((SELECT t.xmin::text FROM {p}tag AS t ORDER BY t.key DESC LI
 LINEAGE_ON_CITUS = "coalesce((SELECT t.key || ' ' || t.name FROM {p}tag AS t ORDER BY t.key DESC LIMIT 1), '')"
 # The keys of events that are not encrypted.
 NO_KEYS: dict[int, bytes] = {}
-# The other two are deadlock_detected and serialization_failure.
-WORTH_RETRYING = (DUPLICATE, "40P01", "40001")
+WORTH_RETRYING = (DUPLICATE, *CALLED_OFF)
 
 
 def number_tags(wire: Wire, table: str, lineage: str, wanted: Set[str]) -> tuple[dict[str, bytes], bytes]:

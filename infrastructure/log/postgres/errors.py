@@ -22,6 +22,8 @@ from .wire import SilentError
 
 # SQLSTATEs unique_violation and read_only_sql_transaction.
 DUPLICATE, READ_ONLY = "23505", "25006"
+# SQLSTATEs deadlock_detected and serialization_failure: the server called a statement off; repeated, it may succeed.
+CALLED_OFF = ("40P01", "40001")
 # libpq gives no SQLSTATE where a server refuses or ends a connection, so its words, or a pooler's, are compared.
 WAITED_FOR_POOL = "query_wait_timeout"
 USED_UP = re.compile(
@@ -77,7 +79,7 @@ def is_passing(error: psycopg.Error) -> bool:
 
 def is_called_off(error: Exception) -> bool:
     """Return whether the server called a statement off on a connection that is as good as before."""
-    return isinstance(error, psycopg.Error) and error.sqlstate in ("40001", "40P01")
+    return isinstance(error, psycopg.Error) and error.sqlstate in CALLED_OFF
 
 
 def first_line(error: psycopg.Error) -> str:

@@ -559,6 +559,8 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Take items out of the view, a call together with its output, and return the effect on the prompt.
 
+        Thinking that is kept as an item of its own leaves with the last item that it led to.
+
         The items stay in the past and in `evicted_items()`, and can be restored.
 
         Raises:

@@ -246,6 +246,11 @@ def source_entry_type(item: chat.ChatItemEvent) -> str | None:
     return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
 
 
+def is_thinking(item: chat.ChatItemEvent) -> bool:
+    """Return whether an item is thinking that is kept apart, in front of the message or the calls it led to."""
+    return source_entry_type(item) in THOUGHTS
+
+
 def _entry_texts(item: chat.ChatItemEvent) -> Iterator[str]:
     """Yield the fields of an entry of the Responses API, as of a tool that the provider ran; not of thinking."""
     for entry in _list(_object(_rest_of(item).get("responses")).get("before")):

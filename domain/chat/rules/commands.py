@@ -113,8 +113,8 @@ class ReplaceInstructions(msgspec.Struct, frozen=True):
 
 class EvictItems(msgspec.Struct, frozen=True):
     """
-    Take items out of the view; with `partners` a call together with its output, an output with its call, and none that
-    is pinned. Without it exactly these leave, as a framework deletes them.
+    Take items out of the view; with `partners` a call, its output and the thinking that led to it leave together, and
+    none that is pinned. Without it exactly these leave, as a framework deletes them.
     """
 
     stream: str

@@ -9,7 +9,7 @@ import msgspec
 from ...arguments import require_optional, require_whole
 from ...errors import DecisionRefusedError, NotFoundError
 from .. import events as chat
-from ..pairing import pair_calls
+from ..pairing import is_of_model, leads, pair_calls, start_of_answer
 from ..state.fold import ChatState
 from ..state.item_table import totals_of
 from ..state.sequence import Items
@@ -73,25 +73,39 @@ def _answer_at(shown: Sequence[chat.ChatItemEvent], keep: int) -> int | None:
     is_call = isinstance(shown[cut], chat.FunctionCalled)
     while is_call and cut and isinstance(shown[cut - 1], chat.FunctionCalled):
         cut -= 1
-    return cut - 1 if is_call and cut and begins_answer(shown[cut - 1]) else cut
+    if is_call and cut and begins_answer(shown[cut - 1]):
+        cut -= 1
+    while cut and leads(shown[cut - 1], shown[cut]):
+        cut -= 1
+    return cut
 
 
 def _going(items: Items, shown: Sequence[chat.ChatItemEvent], cut: int) -> list[chat.ChatItemEvent]:
     pairs = pair_calls(shown)
     order = items.order()
     question = max((place for place, item in enumerate(shown) if chat.is_user(item)), default=-1)
-    going = []
-    for place in range(cut):
-        item = shown[place]
+    waiting = [
+        place
+        for place, item in enumerate(shown)
+        if place >= cut
+        or place == question
+        or isinstance(item, chat.HandedOff | chat.ConfigUpdated)
+        or chat.is_instructions(item)
+        or items.is_pinned(order[place])
+    ]
+    staying: set[int] = set()
+    while waiting:
+        place = waiting.pop()
+        if place in staying:
+            continue
+        staying.add(place)
+        # A call and its output stay or leave together, and so do thinking and what it led to.
         partner = pairs.partner(place)
-        stays = place == question or isinstance(item, chat.HandedOff | chat.ConfigUpdated) or chat.is_instructions(item)
-        stays = stays or items.is_pinned(order[place])
-        # A call and its output stay or leave together.
-        if partner is not None:
-            stays = stays or partner >= cut or items.is_pinned(order[partner])
-        if not stays:
-            going.append(item)
-    return going
+        waiting += [] if partner is None else [partner]
+        start = start_of_answer(shown, place) if is_of_model(shown[place]) else place
+        waiting += [start] if chat.is_apart(shown[start]) else []
+        waiting += [place + 1] if place < cut and leads(shown[place], shown[place + 1]) else []
+    return [item for place, item in enumerate(shown[:cut]) if place not in staying]
 
 
 def decide_summary(command: Summarize, state: ChatState) -> list[chat.ChatEvent]:

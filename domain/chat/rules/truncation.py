@@ -14,11 +14,12 @@ from ..events import (
     FunctionCalled,
     FunctionReturned,
     HandedOff,
+    is_apart,
     is_instructions,
     is_summary,
     is_user,
 )
-from ..pairing import is_spoken, pair_calls
+from ..pairing import is_spoken, leads, pair_calls
 from ..state.fold import ChatState
 from ..tokens import DEFAULT, estimate_tokens
 from .commands import Truncate
@@ -152,9 +153,11 @@ class Truncation:
             partners = map(pairs.partner, pinned)
             pinned.update([place for place in partners if place is not None])
             if self._limits.whole_turns:
-                calls = [place for place in pinned if isinstance(self.items[place], FunctionCalled)]
+                calls = [place for place in pinned if self._is_call(place) or is_apart(self.items[place])]
                 pinned |= self._with_answers(calls)
                 pinned.update([user for call in calls if (user := self._user_of(call)) is not None])
+                self._link()
+                pinned.update([entry for place in list(pinned) for entry in self._entries_before(place)])
             self._pinned = frozenset(pinned)
             for place in self._pinned:
                 self._loose.pop(place, None)
@@ -259,12 +262,24 @@ class Truncation:
         return list(takewhile(lambda place: place < end, self._loose))
 
     def _answer(self, place: int) -> list[int]:
-        """Return the places of the answer of the model that an item belongs to: a message, and parallel calls."""
+        """Return the places of the answer of the model that an item belongs to: thinking, a message, parallel calls."""
         self._link()
+        while self._leads(place):
+            place = self._following[place]
         if begins_answer(self.items[place]) and self._is_call(self._following[place]):
             place = self._following[place]
-        if not self._is_call(place):
-            return [place]
+        found = self._calls_around(place) if self._is_call(place) else [place]
+        return [*self._entries_before(found[0]), *found]
+
+    def _entries_before(self, place: int) -> list[int]:
+        """Return the places of the entries, such as thinking, that belong to the answer that begins at a place."""
+        found = []
+        while self._leads(place := self._previous[place]):
+            found.append(place)
+        return found[::-1]
+
+    def _calls_around(self, place: int) -> list[int]:
+        """Return the places of the calls that are parallel to the one at a place, behind that of their message."""
         while self._is_call(self._previous[place]):
             place = self._previous[place]
         before = self._previous[place]
@@ -273,6 +288,11 @@ class Truncation:
             found.append(place)
             place = self._following[place]
         return found
+
+    def _leads(self, place: int) -> bool:
+        """Return whether the item at a place is an entry of the answer that the item behind it belongs to."""
+        following = NONE if place == NONE else self._following[place]
+        return following != NONE and leads(self.items[place], self.items[following])
 
     def _is_call(self, place: int) -> bool:
         return place != NONE and isinstance(self.items[place], FunctionCalled)

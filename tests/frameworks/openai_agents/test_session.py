@@ -104,6 +104,23 @@ async def test_a_session_is_a_chat(store: refold.Store) -> None:
     assert await RefoldSession(store, fork.id).get_items() == [QUESTION, THINKING, CALL]
 
 
+async def test_reasoning_leaves_with_the_call_that_it_led_to(store: refold.Store) -> None:
+    """The API refuses one without the other; the session's own calls take exactly one entry."""
+    session = RefoldSession(store, "s")
+    await session.add_items([QUESTION, THINKING, CALL, OUTPUT, ANSWER])
+    chat = session.chat
+
+    chat.evict(CALL["call_id"])
+    assert await session.get_items() == [QUESTION, ANSWER]
+    chat.restore()
+    chat.evict(chat.items[1].id)
+    assert await session.get_items() == [QUESTION, ANSWER]
+    chat.restore(CALL["call_id"])
+    assert await session.get_items() == [QUESTION, THINKING, CALL, OUTPUT, ANSWER]
+    assert [await session.pop_item() for _ in range(3)] == [ANSWER, OUTPUT, CALL]
+    assert await session.get_items() == [QUESTION, THINKING]
+
+
 async def test_a_name_that_the_api_does_not_accept(store: refold.Store) -> None:
     """The session has it as it came; a request to the API has another one."""
     session = RefoldSession(store, "s")

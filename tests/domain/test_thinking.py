@@ -1,0 +1,97 @@
+"""Thinking that is kept apart, as in a session of the Responses API, stays with the answer that it led to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from refold import ChatContext
+from refold.domain.errors import InvalidInputError
+from refold.domain.formats.responses.receive import items_from_session
+from tests.contract.chat_checking import Teller
+from tests.domain.strategies import PROPERTY
+
+# What the model answered at once, behind reasoning. A tool that ran at the provider has reasoning behind it again.
+ANSWERS = st.lists(
+    st.sampled_from([("message",), ("call",), ("call", "call"), ("message", "call"), ("search", "message")]),
+    min_size=1,
+    max_size=5,
+)
+EDITS = ["evict", "evict", "evict", "restore", "restore last", "truncate", "summarize", "pin"]
+STEPS = st.lists(st.tuples(st.sampled_from(EDITS), st.integers(0, 30)), max_size=8)
+
+
+class Session:
+    """A chat with answers to two questions, and the reasoning that each entry of the model needs in front of it."""
+
+    def __init__(self, answers: list[tuple[str, ...]]) -> None:
+        self.needed: dict[str, str] = {}
+        self.entries: list[dict[str, Any]] = [{"role": "user", "content": "Why?"}]
+        for number, answer in enumerate(answers):
+            if number == len(answers) // 2:
+                self.entries.append({"role": "user", "content": "And then?"})
+            self._add_answer(number, answer)
+        self.chat = ChatContext()
+        self.chat.record_items(items_from_session(self.entries))
+
+    def _add_answer(self, number: int, answer: tuple[str, ...]) -> None:
+        for place, sort in enumerate(answer):
+            name = f"{number}_{place}"
+            if place == 0 or answer[place - 1] == "search":
+                reasoning = f"rs_{name}"
+                self.entries.append({"type": "reasoning", "id": reasoning, "summary": []})
+            entries: dict[str, dict[str, Any]] = {
+                "search": {"type": "web_search_call", "id": f"ws_{name}", "status": "completed"},
+                "message": {
+                    "type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed",
+                    "content": [{"type": "output_text", "text": name, "annotations": []}],
+                },
+                "call": {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": "f", "arguments": "{}"},
+            }  # fmt: skip
+            self.entries.append(entries[sort])
+            self.needed[entries[sort]["id"]] = reasoning
+        called = [f"{number}_{place}" for place, sort in enumerate(answer) if sort == "call"]
+        self.entries += [{"type": "function_call_output", "call_id": name, "output": "1"} for name in called]
+
+    def edit(self, edit: str, number: int) -> None:
+        """Make one change; a pinned item may forbid it."""
+        chat = self.chat
+        known = [*chat.recorded_items(), *(left.item for left in chat.evicted_items())]
+        item_id = known[number % len(known)].id
+        with suppress(InvalidInputError):
+            match edit:
+                case "evict":
+                    chat.evict(item_id)
+                case "restore":
+                    chat.restore(item_id)
+                case "restore last":
+                    chat.restore()
+                case "truncate":
+                    chat.truncate(max_items=max(1, len(chat.items) - number % 5))
+                case "pin" if number % len(known) < len(chat.items):
+                    chat.pin(item_id)
+                case "summarize":
+                    asyncio.run(chat.summarize(Teller("In short."), keep_items=number % 6 + 1))
+
+    def require_valid(self) -> None:
+        """Assert that the API would take what is sent: it refuses reasoning without what it led to, and the reverse."""
+        sent, _ = self.chat.to_openai_responses()
+        ids = [entry.get("id", "") for entry in sent]
+        for place, item_id in enumerate(ids):
+            if item_id.startswith("rs_"):
+                assert self.needed.get(ids[place + 1]) == item_id, ids
+            assert item_id not in self.needed or self.needed[item_id] in ids[:place], ids
+
+
+@PROPERTY
+@given(ANSWERS, STEPS)
+def test_a_request_is_valid_after_any_edit(answers: list[tuple[str, ...]], steps: list[tuple[str, int]]) -> None:
+    """After evictions, restores, truncations and summaries of any items, some of them pinned."""
+    session = Session(answers)
+    for edit, number in steps:
+        session.edit(edit, number)
+        session.require_valid()

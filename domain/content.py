@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from .canonical import canonical_json, parse_json, require_unicode
+from .canonical import JSON_VALUES, canonical_json, parse_json, require_unicode
 from .concurrency.known_types import known
 from .errors import InvalidInputError, LimitExceededError
 from .frozen import freeze
@@ -32,14 +32,11 @@ from .log.admission import JSON_DEPTH_MAX, Json, Total, is_deeper
 TOKEN_BYTES = 4
 # Classes of stored contents in this process, also those that are not attributes of a module.
 _CLASSES: WeakValueDictionary[str, type] = WeakValueDictionary()
-
-
 # The type of a content with marks, and the keys of a mark: the name of its kind, and its JSON.
 MARKED = "marks"
 KIND, OF = "$", "of"
 # The kinds of marks that have no codec: dicts whose keys are not all texts, members of enums, instances of classes.
 DICT, ENUM, INSTANCE = "dict", "enum", "instance"
-PLAIN = (type(None), bool, int, float, str)
 V = TypeVar("V")
 
 
@@ -140,8 +137,6 @@ def _plain_json(value: Any, what: str) -> bytes | None:
     """Return the canonical form of a value that is JSON, or None."""
     try:
         data = _json(value, what)
-    except LimitExceededError:
-        raise
     except InvalidInputError:
         return None
     return data if parse_json(data) == value else None
@@ -150,9 +145,7 @@ def _plain_json(value: Any, what: str) -> bytes | None:
 def _stored_with_marks(value: Any, what: str) -> Content:
     try:
         marked = _marked(value)
-    except LimitExceededError:
-        raise
-    except (InvalidInputError, TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(
             f"{what} cannot be stored as JSON: {error}; `register_content` says how to store instances of a class"
         ) from error
@@ -165,7 +158,7 @@ def _require_same(content: Content, value: Any, what: str, is_same: Callable[[An
     try:
         back = restored_content(content)
         is_back = is_same(back)
-    except (InvalidInputError, TypeError, ValueError, RecursionError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInputError(f"{what} would not come back as it is: {error}") from error
     if not is_back:
         raise InvalidInputError(f"{what} would not come back as it is: {value!r} is read as {back!r}")
@@ -180,7 +173,7 @@ def _marked(value: Any) -> Any:
         TypeError: there is no codec for the class of a part.
     """
     kind = type(value)
-    if kind in PLAIN:
+    if kind in JSON_VALUES:
         return value
     codec = _CODEC_OF.get(kind)
     if codec is not None:
@@ -216,7 +209,7 @@ def _unmarked(data: Any) -> Any:
     if kind == INSTANCE:
         return typed_content(*of)
     if kind == ENUM:
-        cls = _CLASSES.get(of[0]) or _imported(of[0])
+        cls = _class_named(of[0])
         return cls[of[1]] if cls is not None and issubclass(cls, Enum) else data
     codec = _CODECS.get(kind)
     return data if codec is None else codec.decode(_unmarked(of))
@@ -275,7 +268,7 @@ def typed_content(type_name: str, value: Any) -> Any:
             return _unmarked(value)
         except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as error:
             raise InvalidInputError(f"stored content cannot be read: {error}") from error
-    cls = _CLASSES.get(type_name) or _imported(type_name)
+    cls = _class_named(type_name)
     if cls is None:
         module = type_name.partition(":")[0]
         raise InvalidInputError(f"content is of the class {type_name!r}, which is not loaded: import {module} first")
@@ -284,7 +277,7 @@ def typed_content(type_name: str, value: Any) -> Any:
             model: Any = cls
             return model.model_validate(value)
         return msgspec.convert(value, known(cls), strict=False)
-    except (ValueError, msgspec.ValidationError, TypeError, NameError) as error:
+    except (ValueError, TypeError, NameError) as error:
         raise InvalidInputError(f"stored content no longer fits its class {type_name!r}: {error}") from error
 
 
@@ -319,8 +312,10 @@ def _json(value: Any, what: str) -> bytes:
     return data
 
 
-def _imported(type_name: str) -> type | None:
-    """Find a class among the imported modules; a module is never imported because an event names it."""
+def _class_named(type_name: str) -> type | None:
+    """Return a class of the imported modules, or None; a module is never imported because an event names it."""
+    if (known := _CLASSES.get(type_name)) is not None:
+        return known
     module, _, path = type_name.partition(":")
     found: Any = sys.modules.get(module)
     for part in path.split("."):

@@ -205,8 +205,7 @@ def _message(item: chat.MessageAdded, origin: chat.Origin | None, mask: Mask) ->
 
 
 def _content(content: Content, beside: str, mask: Mask) -> Content:
-    erased = estimated_tokens(content, beside) if content.erased is None else content.erased
-    return Content(text=mask.masked(content.text or ""), erased=erased)
+    return Content(text=mask.masked(content.text or ""), erased=estimated_tokens(content, beside))
 
 
 def _container_item(event: pool.AddedEvent, mask: Mask) -> pool.AddedEvent:

@@ -83,17 +83,16 @@ class _Pasts:
 
     def parts(self, names: Names, root: str) -> list[NewEvents]:
         """Return the events under these names: the streams that others name come first, the stream itself last."""
-        parts = (
+        return [
             NewEvents(
-                stream=stream,
+                stream=names[stream],
                 expected_version=0,
-                events=tuple(recorded.event for recorded in past),
+                events=tuple(_renamed_event(recorded.event, names, root) for recorded in past),
                 metas=tuple(_without_call(recorded.meta) for recorded in past),
                 root=root,
             )
             for stream, past in reversed(self._events.items())
-        )
-        return [_renamed_part(part, names, root) for part in parts]
+        ]
 
 
 def _without_call(meta: Meta) -> Meta:
@@ -147,15 +146,12 @@ def _new_in(log: Log, parts: Iterable[NewEvents]) -> list[NewEvents] | None:
 def named_streams(event: Event) -> Iterator[str]:
     """Yield the streams that an event names, without its own."""
     yield from streams_in_fields(event)
-    for named in names_in(event):
-        if named.stream:
-            yield named.stream
+    yield from (named.stream for named in names_in(event) if named.stream)
 
 
 def streams_in_fields(event: Event) -> Iterator[str]:
     """Yield the streams that an event names in plain text fields."""
-    for field in _stream_fields(event):
-        yield getattr(event, field)
+    yield from (getattr(event, field) for field in _stream_fields(event))
 
 
 def names_in(event: Event) -> Iterator[Ref | Segment | Span]:
@@ -182,11 +178,6 @@ def _naming_fields(event_type: type[Event]) -> tuple[str, ...]:
 def _holding(values: Iterable[object]) -> list[tuple[object, ...] | msgspec.Struct]:
     """Return the values that may contain names; most values are texts and numbers, which contain none."""
     return [value for value in values if isinstance(value, tuple | msgspec.Struct)]
-
-
-def _renamed_part(part: NewEvents, names: Names, root: str) -> NewEvents:
-    events = tuple(_renamed_event(event, names, root) for event in part.events)
-    return msgspec.structs.replace(part, stream=names[part.stream], events=events)
 
 
 def _renamed_event(event: Event, names: Names, root: str) -> Event:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 from uuid import UUID
 
 from eventsourcing import persistence
@@ -357,6 +357,9 @@ class SnapshotRecorder(Recorder, persistence.AggregateRecorder):
         return [StoredEvent(originator_of(stream, id_type), *row) for row in rows]
 
 
+R = TypeVar("R", bound=Recorder)
+
+
 def _versions(gt: int | None, lte: int | None, limit: int | None, *, desc: bool) -> Versions:
     """Return the versions for the arguments of `select_events`."""
     after, until = -1 if gt is None else gt, VERSION_MAX if lte is None else lte
@@ -377,11 +380,11 @@ class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
     ORIGINATOR_ID_TYPE = "ORIGINATOR_ID_TYPE"
     SINGLE_ROW_TRACKING = "SINGLE_ROW_TRACKING"
 
-    aggregate_recorder_class: ClassVar[type[Any]] = AggregateRecorder
-    snapshot_recorder_class: ClassVar[type[Any]] = SnapshotRecorder
-    application_recorder_class: ClassVar[type[Any]] = ApplicationRecorder
-    tracking_recorder_class: ClassVar[type[Any]] = TrackingRecorder
-    process_recorder_class: ClassVar[type[Any]] = ProcessRecorder
+    aggregate_recorder_class: ClassVar[type[AggregateRecorder]] = AggregateRecorder
+    snapshot_recorder_class: ClassVar[type[SnapshotRecorder]] = SnapshotRecorder
+    application_recorder_class: ClassVar[type[ApplicationRecorder]] = ApplicationRecorder
+    tracking_recorder_class: ClassVar[type[TrackingRecorder]] = TrackingRecorder
+    process_recorder_class: ClassVar[type[ProcessRecorder]] = ProcessRecorder
 
     def __init__(self, env: Environment | EnvType | None) -> None:
         super().__init__(env)
@@ -395,18 +398,13 @@ class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
 
     def aggregate_recorder(self, purpose: str = "events") -> persistence.AggregateRecorder:
         """Construct a recorder of the application's events, or of its snapshots."""
-        recorder: persistence.AggregateRecorder
         if purpose == "events":
-            recorder = self._construct(self.aggregate_recorder_class)
-        else:
-            recorder = self._construct(self.snapshot_recorder_class, purpose=purpose)
-        return recorder
+            return self._construct(self.aggregate_recorder_class)
+        return self._construct(self.snapshot_recorder_class, purpose=purpose)
 
     def application_recorder(self) -> persistence.ApplicationRecorder:
         """Construct the recorder of an application."""
-        recorder: persistence.ApplicationRecorder
-        recorder = self._construct_named(self.APPLICATION_RECORDER_TOPIC, self.application_recorder_class)
-        return recorder
+        return self._construct_named(self.APPLICATION_RECORDER_TOPIC, self.application_recorder_class)
 
     def tracking_recorder(self, tracking_recorder_class: type[Any] | None = None) -> Any:
         """Construct the recorder of a projection, of the given class."""
@@ -416,9 +414,7 @@ class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
 
     def process_recorder(self) -> persistence.ProcessRecorder:
         """Construct the recorder of an application that processes another's events."""
-        recorder: persistence.ProcessRecorder
-        recorder = self._construct_named(self.PROCESS_RECORDER_TOPIC, self.process_recorder_class)
-        return recorder
+        return self._construct_named(self.PROCESS_RECORDER_TOPIC, self.process_recorder_class)
 
     def env_create_table(self) -> bool:
         """Return whether recorders create their tables."""
@@ -434,14 +430,14 @@ class RecorderFactory(persistence.InfrastructureFactory[TrackingRecorder]):
             raise OSError(f"{self.ORIGINATOR_ID_TYPE} is {chosen!r}: it must be uuid or text")
         return "uuid" if chosen == "uuid" else "text"
 
-    def _construct_named(self, variable: str, default: type[Any]) -> Any:
+    def _construct_named(self, variable: str, default: type[R]) -> R:
         topic = self.env.get(variable)
         kind = resolve_topic(topic) if topic else default
         if not (isinstance(kind, type) and issubclass(kind, default)):
             raise OSError(f"{variable} names {topic}, which is no subclass of {default.__name__}")
         return self._construct(kind)
 
-    def _construct(self, kind: type[Any], **options: str) -> Any:
+    def _construct(self, kind: type[R], **options: str) -> R:
         recorder = kind(self.datastore, application_name=self.env.name, **options)
         if self.env_create_table():
             recorder.create_table()

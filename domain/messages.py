@@ -295,12 +295,18 @@ def _without_calls(content: Any) -> Any:
         return content if content.strip() else ""
     given = content if isinstance(content, Sequence) else ()
     parts = [part for part in given if field(part, "type") not in CALL_PARTS]
-    return parts if any(map(_says_something, parts)) else []
+    return parts if any(map(_is_not_blank, parts)) else []
 
 
-def _says_something(part: Any) -> bool:
+def _is_not_blank(part: Any) -> bool:
+    text = _text_in(part)
+    return text is None or bool(text.strip())
+
+
+def _text_in(part: Any) -> str | None:
+    """Return the text of a part of content, or None for a part that is no text, such as a picture."""
     text = part if isinstance(part, str) else field(part, "text")
-    return bool(text.strip()) if isinstance(text, str) else True
+    return text if isinstance(text, str) else None
 
 
 def _with_content_only(message: Any, content: Any) -> Any:
@@ -356,7 +362,8 @@ def _assistant(message: Any) -> str:
     if calls := calls_of(message):
         lines.append(f"[Assistant:tool_calls]\n{_json([_compact_call(call) for call in calls])}")
     if invalid := invalid_calls_of(message):
-        lines.append(f"[Assistant:invalid_tool_calls]\n{_json([_compact_invalid(call) for call in invalid])}")
+        compact = [{"name": field(call, "name"), "error": field(call, "error")} for call in invalid]
+        lines.append(f"[Assistant:invalid_tool_calls]\n{_json(compact)}")
     return "\n".join(lines) or "[Assistant]\n(Empty)"
 
 
@@ -375,10 +382,6 @@ def _compact_call(call: Any) -> dict[str, Any]:
     return {"name": field(said, "name"), "args": field(said, "arguments") if args is None else args}
 
 
-def _compact_invalid(call: Any) -> dict[str, Any]:
-    return {"name": field(call, "name"), "error": field(call, "error")}
-
-
 def _json(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, default=str)
 
@@ -389,12 +392,8 @@ def _text_of(content: Any) -> str:
         return content or ""
     if not isinstance(content, list | tuple):
         return str(content)
-    return "\n".join(_part(part) for part in content if field(part, "type") not in CALL_PARTS)
-
-
-def _part(part: Any) -> str:
-    text = part if isinstance(part, str) else field(part, "text")
-    return text if isinstance(text, str) else _json(_shortened(part))
+    parts = [part for part in content if field(part, "type") not in CALL_PARTS]
+    return "\n".join(_json(_shortened(part)) if (text := _text_in(part)) is None else text for part in parts)
 
 
 def _shortened(value: Any) -> Any:

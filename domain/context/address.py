@@ -92,17 +92,23 @@ def resolve_version(
         return min(head, log.version_at(stream, microseconds(parsed)))
     if isinstance(parsed, Moment):
         return min(head, log.version_at(stream, parsed))
-    given: Mapping[str, int] = names() if isinstance(parsed, str) else {}
-    if isinstance(parsed, str) and parsed in given:
-        return given[parsed]
-    wanted = AtItem(parsed) if isinstance(parsed, str) else parsed
-    found = None if find is None else find(wanted)
-    if found is not None:
-        return found
-    if find is None and not isinstance(parsed, str):
+    if isinstance(parsed, str):
+        return _named_version(stream, parsed, names(), find)
+    if find is None:
         raise InvalidInputError(f"{stream}: item:ID and happened:TIME go with chats; give a version, a time or a name")
-    if not isinstance(parsed, str):
-        raise NotFoundError(f"{stream} has no item with the id or call id {wanted[0]!r}")
-    known = ", ".join(sorted(given)) or "none yet"
-    items = "" if find is None else ", nor an item with this id"
-    raise NotFoundError(f"{stream} has no version named {parsed!r}{items} (names: {known})")
+    found = find(parsed)
+    if found is None:
+        raise NotFoundError(f"{stream} has no item with the id or call id {parsed[0]!r}")
+    return found
+
+
+def _named_version(stream: str, name: str, names: Mapping[str, int], find: Find | None) -> int:
+    """Return the version that has a name; in a chat, the name may also be the id of an item."""
+    found = names.get(name)
+    if found is None and find is not None:
+        found = find(AtItem(name))
+    if found is None:
+        known = ", ".join(sorted(names)) or "none yet"
+        items = "" if find is None else ", nor an item with this id"
+        raise NotFoundError(f"{stream} has no version named {name!r}{items} (names: {known})")
+    return found

@@ -63,7 +63,8 @@ def time_of(microseconds: int) -> datetime:
 
 def exact(microseconds: int) -> str:
     """Return a time like 2026-11-21T10:00:03.000017Z, to the microsecond."""
-    return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    # Not `strftime`, which may write the year 999 with three digits.
+    return time_of(microseconds).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
 def day_named(day: date | str) -> str:

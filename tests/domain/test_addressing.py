@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from refold.domain.clock import exact
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.ids import AtItem, AtItemTime, microseconds, parse_address, require_name
 from refold.domain.memory.memory import InMemoryMemoryStore
@@ -37,6 +38,14 @@ def test_versions(address: Any, version: int) -> None:
 def test_times(address: Any) -> None:
     """An aware datetime, or ISO text with a zone."""
     assert parse_address(address) == TEN
+
+
+@pytest.mark.parametrize("year", [1, 999, 1969, 9999])
+def test_times_as_programs_get_them(year: int) -> None:
+    """The text of a time in JSON is an address of this time, in every year."""
+    time = datetime(year, 2, 3, 4, 5, 6, 7, tzinfo=UTC)
+
+    assert parse_address(exact(microseconds(time))) == time
 
 
 @PROPERTY

@@ -312,11 +312,13 @@ def _text_in(part: Any) -> str | None:
 def _with_content_only(message: Any, content: Any) -> Any:
     """Return a message with this content and no calls, of the same class if possible."""
     extra = field(message, "additional_kwargs") or {}
+    if isinstance(extra, Mapping):
+        extra = {key: value for key, value in extra.items() if key not in CALL_KEYS}
     change: dict[str, Any] = {
         "content": content,
         "tool_calls": [],
         "invalid_tool_calls": [],
-        "additional_kwargs": {key: value for key, value in extra.items() if key not in CALL_KEYS},
+        "additional_kwargs": extra,
     }
     if isinstance(message, Mapping):
         return {**message, **{key: value for key, value in change.items() if key in message}}

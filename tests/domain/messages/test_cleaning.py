@@ -70,6 +70,13 @@ def test_the_text_of_an_orphan_stays() -> None:
     ]
 
 
+def test_other_fields_of_a_dict_stay() -> None:
+    """A dict may have anything beside its calls, as another program wrote it."""
+    lost = {"role": "assistant", "content": "t", "tool_calls": [{"id": "a"}], "additional_kwargs": "x"}
+
+    assert clean_messages([lost]) == [{**lost, "tool_calls": []}]
+
+
 @pytest.mark.parametrize(
     ("content", "left"),
     [

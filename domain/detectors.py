@@ -166,7 +166,7 @@ class Redactor:
     """
 
     def __init__(self, *groups: str) -> None:
-        unknown = sorted(set(groups) - set(GROUPS))
+        unknown = [one for one in groups if one not in GROUPS]
         if unknown:
             raise InvalidInputError(f"there is no group {unknown[0]!r} of detectors: there are {', '.join(GROUPS)}")
         self._detectors = [one for one in DETECTORS if one.group in (groups or GROUPS)]

@@ -103,6 +103,8 @@ def test_groups_are_chosen() -> None:
     assert refold.Redactor("e-mail")(f"{KEY} a@b.org") == f"{KEY} [hidden: e-mail]"
     with pytest.raises(InvalidInputError, match="keys"):
         refold.Redactor("names")
+    with pytest.raises(InvalidInputError, match="no group \\['keys'\\]"):
+        refold.Redactor(["keys"])  # type: ignore[arg-type]
     assert GROUPS == ("private keys", "keys", "tokens", "e-mail", "cards")
 
 

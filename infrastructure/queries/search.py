@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ...domain.arguments import require_whole
 from ...domain.chat.events import MessageAdded
 from ...domain.chat.pieces import written
 from ...domain.errors import ContextNotFoundError, DamagedError, InvalidInputError
@@ -31,12 +32,11 @@ def search(
     terms = parse_query(query)
     if kind not in (None, *SEARCHED_KINDS):
         raise InvalidInputError(f"nothing of the kind {kind!r} is searched: the kinds are {', '.join(SEARCHED_KINDS)}")
-    if not isinstance(limit, int) or limit < 1:
-        raise InvalidInputError(f"limit is {limit!r}: take a whole number from 1")
+    # No database takes a larger number.
+    most = min(require_whole(limit, "limit", least=1), NUMBER_MAX)
     ends = None if context is None else _streams(log, context, kind)
     streams = None if ends is None else _with_merges(log, runner, ends)
-    # No database takes a larger number.
-    asked = SearchQuery(terms, min(limit, NUMBER_MAX), kind, streams, None if streams is None else _few_keys(streams))
+    asked = SearchQuery(terms, most, kind, streams, None if streams is None else _few_keys(streams))
     found = runner.search(SEARCH, asked)
     return [_hit(log, one, terms[0]) for one in found]
 

@@ -155,6 +155,7 @@ NUMBERS = [
     *wrong("recent_turns is '3'", "chat.fork_filtered('3')"),
     *wrong("keep_recent_turns is '3'", "chat.summarize(model, keep_recent_turns='3')"),
     *wrong("limit is 'x'", "store.find_contexts(limit='x')", "store.search('x', limit='x')"),
+    *wrong("limit is True", "store.find_contexts(limit=True)", "store.search('x', limit=True)"),
     *wrong("limit is 1.5", "pool.select('x', limit=1.5)", "store.memory().scope('mia').search(limit=1.5)"),
     *wrong("last is '3'", "queue.history('3')"),
     *wrong("last is 1.5", "queue.history(1.5)"),

@@ -26,7 +26,7 @@ from .transaction import current_transaction
 
 Names = Mapping[str, str]
 NAMES = frozenset({Ref, Segment, Span})
-# The length of the part of a digest of which an id is made.
+# The number of bytes of a digest from which an id is made.
 ID_BYTES = 6
 
 
@@ -40,11 +40,11 @@ def adopted_events(log: Log, stream: str, new_stream: str, *, root: str, keep_na
     Raises:
         InvalidInputError: the new id is too long to make the names of the other streams from it.
     """
-    pasts = _Pasts(log, stream)
-    return pasts.parts(pasts.numbered(new_stream, keep_names=keep_names), root)
+    streams = _StreamsToCopy(log, stream)
+    return streams.parts(streams.numbered_names(new_stream, keep_names=keep_names), root)
 
 
-class _Pasts:
+class _StreamsToCopy:
     """The events of a stream, and those of every stream that they name, also by way of others."""
 
     def __init__(self, log: Log, stream: str) -> None:
@@ -61,7 +61,7 @@ class _Pasts:
                     self._named[name] = None
                     waiting.append(name)
 
-    def numbered(self, new_stream: str, *, keep_names: bool = False) -> dict[str, str]:
+    def numbered_names(self, new_stream: str, *, keep_names: bool = False) -> dict[str, str]:
         """Return new names of the streams, made from that of the stream itself; or the same ones."""
         kind, context_id = split_stream_id(new_stream)
         names = {
@@ -70,13 +70,13 @@ class _Pasts:
         }
         return {**names, self._stream: new_stream}
 
-    def lasting(self, into: Log, beside: str) -> dict[str, str]:
-        """Return names that are the same at each time; a stream that the other log has as well keeps its name there."""
+    def lasting_names(self, into: Log, beside: str) -> dict[str, str]:
+        """Return names that are the same at each call; a stream that the other log has, too, keeps its name there."""
         kind, context_id = split_stream_id(beside)
         names, there = {}, behind_gate(into)
         for name, events in self._events.items():
             digest = events[0].digest
-            # It is not written to: it may be another's, and a copy has the rest.
+            # A stream there is never written to, since another context may own it: where events lack, a copy is made.
             is_whole = there.head(name) >= len(events) and there.read(name, until=1)[0].digest == digest
             names[name] = name if is_whole else stream_id(kind, f"{context_id}~{digest[:ID_BYTES].hex()}")
         return names
@@ -115,14 +115,14 @@ def adopted_copy(log: Log, stream: str, *, into: Log, beside: str, root: str, sy
     A copy that was made before goes on, so that its items are known; unless it was changed, or texts were erased. The
     events have new names, which are known only once a log holds the events; a log in memory is used for this.
     """
-    pasts = _Pasts(log, stream)
-    names = pasts.lasting(into, beside)
-    events = pasts.parts(names, root)
+    streams = _StreamsToCopy(log, stream)
+    names = streams.lasting_names(into, beside)
+    events = streams.parts(names, root)
     new = _new_in(into, events)
     if new is None:
         kind, context_id = split_stream_id(beside)
-        names = pasts.numbered(stream_id(kind, context_id + system.new_id("~")))
-        new = events = pasts.parts(names, root)
+        names = streams.numbered_names(stream_id(kind, context_id + system.new_id("~")))
+        new = events = streams.parts(names, root)
     scratch = MemoryLog(system)
     scratch.append(events).result()
     return AdoptedCopy(names[stream], new, scratch)

@@ -140,7 +140,7 @@ class Transaction:
                 f"{stream} was changed in a transaction that has not ended: end it first, or use another handle"
             )
         with self._waited_for(stream):
-            for _ in self._looks(stream):
+            for _ in self._while_under_way(stream):
                 self._ending.wait_past(0, timeout_seconds=LOOK_SECONDS)
 
     async def over(self, stream: str) -> None:
@@ -148,7 +148,7 @@ class Transaction:
         import asyncio
 
         with self._waited_for(stream):
-            for _ in self._looks(stream):
+            for _ in self._while_under_way(stream):
                 await asyncio.sleep(TURN_SECONDS)
 
     @contextmanager
@@ -172,7 +172,7 @@ class Transaction:
         finally:
             waiting._awaited.remove(self)
 
-    def _looks(self, stream: str) -> Iterator[None]:
+    def _while_under_way(self, stream: str) -> Iterator[None]:
         """Yield as long as the transaction is under way; raise a StorageBusyError when it took too long."""
         deadline = REAL_SYSTEM.monotonic() + HANDLE_SECONDS_MAX
         while self.is_under_way:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from shlex import quote
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -237,7 +237,7 @@ def config_changes(log: Log, stream: str, stays: Iterable[Interval]) -> Entries:
         before = now
 
 
-def _by_version(stays: Iterable[Interval], field: str) -> dict[int, list[Interval]]:
+def _by_version(stays: Iterable[Interval], field: Literal["v0", "v1"]) -> dict[int, list[Interval]]:
     by_version: dict[int, list[Interval]] = {}
     for stay in stays:
         by_version.setdefault(getattr(stay, field), []).append(stay)

@@ -37,7 +37,7 @@ from ...projections.intervals import STILL_THERE, intervals_of
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
-from .intervals import AncestorRows, born_rows, holds, levels_of
+from .intervals import AncestorRows, born_rows, holds, lineage_rows
 
 
 class EntryStay(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,10 +101,10 @@ def _entry_stays(store: ProjectionStore, context: str) -> list[EntryStay]:
         DamagedError: an event names something as an entry that is not an entry.
     """
     with trusted(context):
-        levels = levels_of(partial(_AncestorRows, store), context)
-        steps = [list(level.steps(end)) for level, end in levels]
+        lineage = lineage_rows(partial(_AncestorRows, store), context)
+        steps = [member.steps(end) for member, end in lineage]
         births = [step.birth for part in steps for step in part if step.birth]
-        added = born_rows(store, ENTRIES, births, (row for level, _ in levels for row in level.rows.values()))
+        added = born_rows(store, ENTRIES, births, (row for member, _ in lineage for row in member.rows.values()))
         held = _Held(added, is_pool=split_stream_id(context)[0] == "pool")
         for part in steps:
             for step in part:

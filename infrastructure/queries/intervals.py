@@ -37,7 +37,7 @@ from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
 
 R = TypeVar("R", bound=IntervalRow)
-L = TypeVar("L", bound="AncestorRows[Any]")
+A = TypeVar("A", bound="AncestorRows[Any]")
 
 
 class IntervalLike(Protocol):
@@ -90,26 +90,26 @@ class AncestorRows(Generic[R]):
         raise NotImplementedError
 
 
-def levels_of(
-    level_of: Callable[[str, int | None], L], context: str, end: int | None = None
-) -> list[tuple[L, int | None]]:
+def lineage_rows(
+    read: Callable[[str, int | None], A], context: str, end: int | None = None
+) -> list[tuple[A, int | None]]:
     """
-    Return the rows of a context, up to the version `end`, and of its ancestors, beginning with the root; `level_of`
-    gives those of one context up to a version.
+    Return the rows of a context up to the version `end`, and those of its ancestors, beginning with the root.
 
-    Those of an ancestor come with the last version that counts, those of the context itself with None.
+    `read` returns the rows of one context up to a version. The rows of an ancestor come with the last version that
+    counts, the rows of the context itself with None.
 
     Raises:
         DamagedError: the context is its own ancestor.
     """
-    levels: dict[str, tuple[L, int | None]] = {context: (level_of(context, end), None)}
-    level = levels[context][0]
-    while (parent := level.parent) is not None:
-        if parent.stream in levels:
+    lineage: dict[str, tuple[A, int | None]] = {context: (read(context, end), None)}
+    oldest = lineage[context][0]
+    while (parent := oldest.parent) is not None:
+        if parent.stream in lineage:
             raise DamagedError(context, f"what it goes on from leads back to {parent.stream}")
-        level = level_of(parent.stream, parent.version)
-        levels[parent.stream] = (level, parent.version)
-    return list(reversed(levels.values()))
+        oldest = read(parent.stream, parent.version)
+        lineage[parent.stream] = (oldest, parent.version)
+    return list(reversed(lineage.values()))
 
 
 def born_rows(store: ProjectionStore, projection: Projection, births: Iterable[str], rows: Iterable[R]) -> dict[str, R]:
@@ -189,24 +189,23 @@ def intervals(runner: ProjectionRunner, context: str) -> list[Interval]:
     return runner.read(VALIDITY, ask=lambda store: intervals_stored(store, context))
 
 
-def levels_once(store: ProjectionStore) -> Levels:
-    """Return the function that gives the rows of chats, for several calls of `intervals_stored`: it reads them once."""
+def cached_reader(store: ProjectionStore) -> ReadRows:
+    """Return a function that reads the rows of each chat once, for several calls of `intervals_stored`."""
     return cache(partial(_AncestorRows, store))
 
 
 @opening("the table of validity", remedy=REBUILD)
 def intervals_stored(
-    store: ProjectionStore, context: str, until: int | None = None, *, level_of: Levels | None = None
+    store: ProjectionStore, context: str, until: int | None = None, *, read: ReadRows | None = None
 ) -> list[Interval]:
     """Return the result of `intervals` from rows that are up to date; with `until` those that began up to a version."""
     with trusted(context):
-        levels = levels_of(level_of or levels_once(store), context, until)
+        lineage = lineage_rows(read or cached_reader(store), context, until)
         view = _View()
-        for level, end in levels:
-            view.go_on(level, end)
-        found = _public(
-            view, described(store, view.births, (row for level, _ in levels for row in level.rows.values()))
-        )
+        for member, end in lineage:
+            view.go_on(member, end)
+        known = (row for member, _ in lineage for row in member.rows.values())
+        found = _public(view, described(store, view.births, known))
         return found if until is None else [stay for stay in found if stay.v0 <= until]
 
 
@@ -217,7 +216,7 @@ def _public(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]
         about = descriptions[birth]
         found += [
             Interval(
-                context=view.level.context,
+                context=view.member.context,
                 place=place,
                 item=about.item,
                 type=about.type,
@@ -303,26 +302,26 @@ class _AncestorRows(AncestorRows[ValidityRow]):
 
 
 # Returns the rows of a chat up to a version.
-Levels = Callable[[str, int | None], _AncestorRows]
+ReadRows = Callable[[str, int | None], _AncestorRows]
 
 
 class _View:
     """All items of a context and its ancestors, in the order in which they came, while the rows are read."""
 
-    level: _AncestorRows
+    member: _AncestorRows
 
     def __init__(self) -> None:
         self.births: list[str] = []
         self.edits = Edits()
         self._ordinals: dict[str, int] = {}
-        # For each item: whether it was visible when the current level began, and the version that brought it there.
+        # For each item: whether it was visible when the current member began, and the version that brought it there.
         self._shown: list[bool] = []
         self._arrived: dict[int, int] = {}
 
-    def go_on(self, level: _AncestorRows, end: int | None) -> None:
-        """Read the rows of a level up to the version where a fork begins; None reads all of them."""
-        self.level, self._arrived = level, {}
-        for version, birth, before in level.arrivals(end):
+    def go_on(self, member: _AncestorRows, end: int | None) -> None:
+        """Read the rows of the next context of the lineage, up to the version where a fork begins; None: all rows."""
+        self.member, self._arrived = member, {}
+        for version, birth, before in member.arrivals(end):
             ordinal = self._ordinals[birth] = len(self.births)
             self.births.append(birth)
             self._shown.append(True)
@@ -330,12 +329,12 @@ class _View:
             if before:
                 self.edits.place(ordinal, self._ordinals[before])
         if end is not None:
-            named = (self._ordinals[birth] for birth in level.rows if birth in self._ordinals)
-            for ordinal in range(len(self.births)) if level.is_cleared(end) else named:
+            named = (self._ordinals[birth] for birth in member.rows if birth in self._ordinals)
+            for ordinal in range(len(self.births)) if member.is_cleared(end) else named:
                 self._shown[ordinal] = any(holds(stay, end) for stay in self.stays(ordinal))
 
     def stays(self, ordinal: int) -> list[StoredInterval]:
-        """Return the intervals of an item in the current level."""
+        """Return the intervals of an item in the current member of the lineage."""
         # Inherited items came with the fork's first event.
         arrived = self._arrived.get(ordinal, 1)
-        return self.level.stays(self.births[ordinal], arrived, is_shown=self._shown[ordinal])
+        return self.member.stays(self.births[ordinal], arrived, is_shown=self._shown[ordinal])

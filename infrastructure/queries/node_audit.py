@@ -197,7 +197,7 @@ class _Trail:
         given: dict[str, Any] = json.loads(row.new)
         self.names.update(dict.fromkeys(given))
         self._living.append({name: value for name, value in given.items() if self._attribute in (None, name)})
-        self._tell_differences(row, "met_again" if self._is_known else "registered", before)
+        self._add_differences(row, "met_again" if self._is_known else "registered", before)
         self._is_known = True
 
     def _change(self, row: TransitionRow, new: Any) -> None:
@@ -206,23 +206,23 @@ class _Trail:
         values[name] = new
         # A recorded change counts even if it set the value that was there already.
         if row.kind == "changed" or old != new:
-            self._tell(row, row.kind, name, old, new)
+            self._add_transition(row, row.kind, name, old, new)
 
     def _remove(self, row: TransitionRow) -> None:
         before = self._living.pop()
-        self._tell_differences(row, row.kind, before)
+        self._add_differences(row, row.kind, before)
 
     @property
     def _values(self) -> dict[str, Any]:
         return self._living[-1] if self._living else {}
 
-    def _tell_differences(self, row: TransitionRow, kind: str, before: dict[str, Any]) -> None:
+    def _add_differences(self, row: TransitionRow, kind: str, before: dict[str, Any]) -> None:
         after = self._values
         for name in {**before, **after}:
             if name not in before or name not in after or before[name] != after[name]:
-                self._tell(row, kind, name, before.get(name), after.get(name))
+                self._add_transition(row, kind, name, before.get(name), after.get(name))
 
-    def _tell(self, row: TransitionRow, kind: str, name: str, old: Any, new: Any) -> None:
+    def _add_transition(self, row: TransitionRow, kind: str, name: str, old: Any, new: Any) -> None:
         self.transitions.append(
             AttributeTransition(
                 attribute=name,

@@ -19,7 +19,7 @@ from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
 from ..views.shapes import describe
 from .audit import began_with, chat_items, context_changes
-from .intervals import Levels, holds, intervals_stored, levels_once
+from .intervals import ReadRows, cached_reader, holds, intervals_stored
 from .origins import causes_of, event_at, id_of, named_so
 
 THERE, GONE, NEVER = "there", "gone", "never"
@@ -93,11 +93,11 @@ def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyG
 def _departure_or_presence(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
     """Return how an item left a context up to a version, or that it is there, or that it never was."""
     child: _Left | None = None
-    seen, levels = {stream}, levels_once(store)
+    seen, read = {stream}, cached_reader(store)
     # A loop, since a chain of forks may be longer than the stack of Python is deep.
     while True:
         is_chat = split_stream_id(stream)[0] == "chat"
-        found = _in_chat(log, store, levels, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
+        found = _in_chat(log, store, read, stream, asked, until) if is_chat else _in_folded(log, stream, asked, until)
         first = first_event(log, stream)
         if found != NEVER or not isinstance(first, Forked | BranchedEvent):
             return child if child is not None and found == THERE else found
@@ -109,8 +109,8 @@ def _departure_or_presence(log: Log, store: ProjectionStore, stream: str, asked:
         seen.add(stream)
 
 
-def _in_chat(log: Log, store: ProjectionStore, levels: Levels, stream: str, asked: _Asked, until: int) -> _Left | str:
-    known = intervals_stored(store, stream, until, level_of=levels)
+def _in_chat(log: Log, store: ProjectionStore, read: ReadRows, stream: str, asked: _Asked, until: int) -> _Left | str:
+    known = intervals_stored(store, stream, until, read=read)
     stays = [stay for stay in known if stay.item == asked.name or stay.birth in asked.births]
     if not stays:
         # The rows have no call ids, so the chat itself is read.

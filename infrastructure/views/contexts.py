@@ -74,7 +74,7 @@ class ItemView(View):
         Return the items that left and are not back, the first to leave first, each with how it left; or the last `tail`
         of them, without the last `skip`.
         """
-        gone = self._gone[_part(len(self._gone), tail, skip)]
+        gone = self._gone[_tail_slice(len(self._gone), tail, skip)]
         entries = self._entries([item for item, _ in gone])
         return [(entry, how) for entry, (_, how) in zip(entries, gone, strict=True)]
 
@@ -105,7 +105,7 @@ class ChatItemView(ItemView):
             entries = [Entry(recorded.event, recorded, self.stream) for recorded in found]
             return _with_pending(entries, (entry.item for entry in entries))
         order = self._items.order()
-        shown = _part(len(order), tail, skip)
+        shown = _tail_slice(len(order), tail, skip)
         later = (self._items.item_table.items[ordinal] for ordinal in order[shown.start :])
         return _with_pending(self._entries(order[shown]), later)
 
@@ -138,8 +138,8 @@ class ChatItemView(ItemView):
         ]
 
 
-def _part(length: int, tail: int | None, skip: int) -> slice:
-    """Return the place of the last `tail` items of a list, or of all, without the last `skip`."""
+def _tail_slice(length: int, tail: int | None, skip: int) -> slice:
+    """Return the slice of the last `tail` items of a list, or of all its items, without the last `skip`."""
     end = max(0, length - skip)
     return slice(0 if tail is None else max(0, end - tail), end)
 
@@ -189,7 +189,7 @@ class FoldedItemView(ItemView):
 
     def entries(self, *, tail: int | None = None, skip: int = 0) -> list[Entry]:
         held = self._present_items()
-        return self._entries(held[_part(len(held), tail, skip)])
+        return self._entries(held[_tail_slice(len(held), tail, skip)])
 
     def _present_items(self) -> list[tuple[Ref, Item]]:
         """Return the items in order, each with its origin."""
@@ -345,9 +345,9 @@ def head_shape(view: View) -> Shape:
     kind, context = split_stream_id(view.stream)
     first, last = event_at(view.log, view.stream, 1), event_at(view.log, view.stream, view.version)
     began = first.event if first is not None else None
-    # An event of another sort may be the first one, which has something else in a field of this name.
-    said = {field: getattr(began, field, None) for field in ("user", "session", "agent", "source")}
-    about_it = {field: text if isinstance(text, str) else None for field, text in said.items()}
+    # The first event may be of another type, where a field of this name has another meaning.
+    given = {field: getattr(began, field, None) for field in ("user", "session", "agent", "source")}
+    texts = {field: text if isinstance(text, str) else None for field, text in given.items()}
     parent = f"{began.parent}@{began.version}" if isinstance(began, Forked | BranchedEvent) else None
     attributes = parse_json(began.attributes) if isinstance(began, Opened) else None
     return {
@@ -356,7 +356,7 @@ def head_shape(view: View) -> Shape:
         "version": view.version,
         "head": view.head,
         "at": exact(last.recorded_at) if last else None,
-        "opened": {**about_it, "parent": parent, "attributes": attributes},
+        "opened": {**texts, "parent": parent, "attributes": attributes},
     }
 
 

@@ -31,21 +31,21 @@ class UnreadableEvent(NamedTuple):
 
 
 def events_of(log: LiveLog, stream: str, after: int, until: int) -> list[RecordedEvent | UnreadableEvent]:
-    """Return the events of a context behind a version, up to another one; those that cannot be read as Lost."""
-    return _saved(lambda first, last: log.read(stream, after=first, until=last), after, until, stream)
+    """Return the events of a context after a version, up to another one; unreadable ones as UnreadableEvent."""
+    return _read_in_halves(lambda first, last: log.read(stream, after=first, until=last), after, until, stream)
 
 
 def events_from(log: LiveLog, row: int, limit: int) -> list[RecordedEvent | UnreadableEvent]:
-    """Return up to `limit` events of a log without slices, behind its first `row` ones."""
+    """Return up to `limit` events of a log without slices, after its first `row` events."""
 
     def read(first: int, last: int) -> Sequence[RecordedEvent]:
         until = moment_of(last)
         return log.read_all(after=moment_of(first), limit=last - first, until=until, undecodable=True).events
 
-    return _saved(read, row, min(row + limit, log.now().events), None)
+    return _read_in_halves(read, row, min(row + limit, log.now().events), None)
 
 
-def _saved(read: Read, after: int, until: int, stream: str | None) -> list[RecordedEvent | UnreadableEvent]:
+def _read_in_halves(read: Read, after: int, until: int, stream: str | None) -> list[RecordedEvent | UnreadableEvent]:
     if until <= after:
         return []
     try:
@@ -57,12 +57,12 @@ def _saved(read: Read, after: int, until: int, stream: str | None) -> list[Recor
             return [*found]
         damage = DamagedError(f"event {stream or ''}@{until}", MISSING)
     if until - after == 1:
-        return [_lost(until, stream, damage)]
+        return [_unreadable(until, stream, damage)]
     middle = (after + until) // 2
-    return [*_saved(read, after, middle, stream), *_saved(read, middle, until, stream)]
+    return [*_read_in_halves(read, after, middle, stream), *_read_in_halves(read, middle, until, stream)]
 
 
-def _lost(number: int, stream: str | None, damage: DamagedError) -> UnreadableEvent:
+def _unreadable(number: int, stream: str | None, damage: DamagedError) -> UnreadableEvent:
     if stream is not None:
         return UnreadableEvent(None, stream, number, damage)
     named = NAMED.fullmatch(damage.what)

@@ -1,7 +1,8 @@
 """
 Guards of arguments: each returns a value that was given to a public call, or raises an error that names it.
 
-Texts have their guards in `canonical`, ids and names in `ids`.
+Unless something else is said, the error is an InvalidInputError, and the parameter `what` is the name of the value in
+it. The guards of texts are in `canonical`, those of ids and names in `ids`.
 """
 
 from __future__ import annotations
@@ -25,17 +26,12 @@ class NotAnItemError(RefusedError, TypeError):
 
 
 def other_item(given: object, taken: str) -> str:
-    """Return what to say of an item that another kind of container takes: both classes have the same name."""
+    """Return a hint for the error about an item of another kind of container: both classes are named ContextItem."""
     return f": take {taken}, another class of this name" if type(given).__name__ == "ContextItem" else ""
 
 
 def require_whole(number: Any, what: str, *, least: int | None = 0) -> int:
-    """
-    Return a whole number that is not below `least`; `what` names it in the error.
-
-    Raises:
-        InvalidInputError: it is not one; True and False are none.
-    """
+    """Return a whole number that is not below `least`; True and False are no numbers."""
     try:
         whole = operator.index(number)
     except TypeError:
@@ -48,36 +44,21 @@ def require_whole(number: Any, what: str, *, least: int | None = 0) -> int:
 
 
 def require_limits(**limits: Any) -> None:
-    """
-    Check limits by name: each is None, or a whole number from 0 on.
-
-    Raises:
-        InvalidInputError: one is not.
-    """
+    """Check limits by name: each is None, or a whole number from 0 on."""
     for name, limit in limits.items():
         if limit is not None:
             require_whole(limit, name)
 
 
 def require_instance(value: Any, kind: type[T], what: str, remedy: str) -> T:
-    """
-    Return `value`, if it is of the class `kind`; `what` names it in the error, which ends with the `remedy`.
-
-    Raises:
-        InvalidInputError: it is not.
-    """
+    """Return `value`, if it is of the class `kind`; the error ends with the `remedy`."""
     if not isinstance(value, kind):
         raise InvalidInputError(f"{what} is {value!r}: {remedy}")
     return value
 
 
 def require_path(given: object, what: str = "the file") -> Path:
-    """
-    Return the path that was given for a file; `what` names it in the error.
-
-    Raises:
-        InvalidInputError: it is no path, or has a NUL: the system would take what stands in front of it.
-    """
+    """Return the path of a file. It has no NUL: the operating system would ignore what comes after it."""
     if not isinstance(given, str | PathLike):
         raise InvalidInputError(f"{what} is {given!r}: give a path")
     path = Path(given)
@@ -87,24 +68,14 @@ def require_path(given: object, what: str = "the file") -> Path:
 
 
 def require_callable(value: T, what: str) -> T:
-    """
-    Return `value`, if it is a function; `what` names it in the error.
-
-    Raises:
-        InvalidInputError: it is not.
-    """
+    """Return `value`, if it is a function."""
     if not callable(value):
         raise InvalidInputError(f"{what} is {value!r}: give a function")
     return value
 
 
 def require_done(result: T, refusal: str) -> T:
-    """
-    Return the result of a function that a caller gave.
-
-    Raises:
-        InvalidInputError: the function is async, so that its result is still to be awaited; `refusal` is the message.
-    """
+    """Return the result of a function that a caller gave; if the function is async, the error says `refusal`."""
     if inspect.isawaitable(result) or inspect.isasyncgen(result):
         if inspect.iscoroutine(result):
             result.close()
@@ -113,55 +84,35 @@ def require_done(result: T, refusal: str) -> T:
 
 
 def require_functions(**functions: Any) -> None:
-    """
-    Check functions by name: each is None, or can be called.
-
-    Raises:
-        InvalidInputError: one is not.
-    """
+    """Check functions by name: each is None, or can be called."""
     for name, function in functions.items():
         if function is not None:
             require_callable(function, name)
 
 
 def require_methods(value: T, what: str, remedy: str, *methods: str) -> T:
-    """
-    Return an object that has these methods; `what` names it in the error, which ends with the `remedy`.
-
-    Raises:
-        InvalidInputError: it lacks one.
-    """
+    """Return `value`, if it has these methods; the error ends with the `remedy`."""
     if not all(callable(getattr(value, method, None)) for method in methods):
         raise InvalidInputError(f"{what} is {value!r}: {remedy}")
     return value
 
 
 def require_system(system: System) -> System:
-    """
-    Return a source of times and ids.
-
-    Raises:
-        InvalidInputError: it is none.
-    """
+    """Return a source of times and ids."""
     return require_methods(system, "system", "give an object with now and new_id", "now", "new_id")
 
 
 def require_optional(text: str | None, what: str) -> str | None:
-    """
-    Return a text, or None where none was given; `what` names it in the error.
-
-    Raises:
-        InvalidInputError: it is no text.
-    """
+    """Return a text, or None if none was given."""
     return None if text is None else require_unicode(text, what)
 
 
 def refuse_copy(kept: object) -> tuple[Any, ...]:
     """
-    The `__reduce__` of an object that holds a log, for `copy`, `pickle` and programs that send it to other processes.
+    The `__reduce__` of an object that holds a log, which can neither be copied nor pickled.
 
     Raises:
-        TypeError: as `copy` and `pickle` expect of such an object.
+        TypeError: always, as `copy` and `pickle` expect it of such an object.
     """
     raise TypeError(
         f"{type(kept).__name__} objects can neither be copied nor sent to another process: there, open the store by "
@@ -170,12 +121,7 @@ def refuse_copy(kept: object) -> tuple[Any, ...]:
 
 
 def require_several(values: Iterable[T], what: str) -> list[T]:
-    """
-    Return a list of values; `what` names it in the error.
-
-    Raises:
-        InvalidInputError: it is a text, an object with fields, or nothing that can be iterated over.
-    """
+    """Return a list of values, if they are given as an iterable that is neither a text nor an object with fields."""
     # Models of pydantic can be iterated over, by their fields.
     is_one = isinstance(values, str | bytes | Mapping) or hasattr(type(values), "model_fields")
     if is_one or not isinstance(values, Iterable):
@@ -184,12 +130,7 @@ def require_several(values: Iterable[T], what: str) -> list[T]:
 
 
 def require_texts(values: str | Iterable[str], what: str) -> tuple[str, ...]:
-    """
-    Return one text, or several, as a tuple; `what` names it in the error. A set is sorted.
-
-    Raises:
-        InvalidInputError: it is neither.
-    """
+    """Return one text, or several, as a tuple. A set is sorted."""
     if isinstance(values, str):
         return (require_unicode(values, what),)
     given = require_several(values, what)
@@ -199,7 +140,7 @@ def require_texts(values: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def has_no_data(url: str) -> bool:
-    """Return whether a text begins as a data URL and has no comma behind which its data would be."""
+    """Return whether a text begins like a data URL, but lacks the comma that precedes the data."""
     return url[:5].lower() == "data:" and "," not in url
 
 

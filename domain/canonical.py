@@ -91,7 +91,9 @@ def canonical_json(value: Any, *, what: str) -> bytes:
 
 def json_in_order(value: Any, *, what: str) -> bytes:
     """
-    Return `value` as JSON whose keys have their own order, for what somebody gets back as it came; `what` names it.
+    Return `value` as JSON with its keys in their own order, so that it comes back as it was given.
+
+    `what` names it in the error.
 
     Raises:
         InvalidInputError: the value is not JSON (a NaN, a lone surrogate, another type).
@@ -111,7 +113,7 @@ def _encoded(value: Any, encoder: json.JSONEncoder, what: str) -> bytes:
 
 def _require_text_keys(value: Any, what: str) -> None:
     """JSON would silently convert other keys to texts, and two of them might become the same text."""
-    # Most values have nothing in them: without a call for each of these, this takes a third of the time.
+    # Most values are neither lists nor dicts. Without a call for each of them, this takes a third of the time.
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):
@@ -128,7 +130,7 @@ def is_json(value: Any) -> bool:
     """
     Return whether a value is JSON and comes back as the same Python value: no tuple, no subclass, no NaN.
 
-    A class of texts may say by `is_plain_text` that nothing but its text is to come back.
+    An instance of a subclass of `str` is JSON if its class has a true `is_plain_text`: it comes back as a plain text.
     """
     kind = type(value)
     if kind is str:
@@ -143,7 +145,7 @@ def is_json(value: Any) -> bool:
         return all(map(is_json, value))
     if kind is not dict:
         return issubclass(kind, str) and getattr(kind, "is_plain_text", False) and is_unicode(value)
-    # A loop, since a generator costs as much as the look at a value; and no call for a short look at a text.
+    # A loop, since a generator would cost as much as the check of a value. ASCII texts are checked without a call.
     for key, inner in value.items():
         if type(key) is not str or not (key.isascii() or is_unicode(key)):
             return False
@@ -154,7 +156,7 @@ def is_json(value: Any) -> bool:
 
 def require_json(value: Any, *, what: str) -> None:
     """
-    Check what `canonical_json` checks, in a quarter of its time: nearly all values are plain, and none is written.
+    Check what `canonical_json` checks, in a quarter of its time: nearly all values are plain, and need not be encoded.
 
     Raises:
         InvalidInputError: as `canonical_json`.
@@ -180,7 +182,7 @@ def parse_json(data: bytes) -> Any:
         # Several times as quick as `json`, with the same values of all canonical JSON.
         return _decode(data)
     except ValueError:
-        # Other programs may have written what only `json` takes, such as half a character.
+        # Only `json` reads some texts that other programs may have written, such as lone surrogates.
         pass
     try:
         # A text, since `json` would guess the encoding of bytes.
@@ -191,10 +193,10 @@ def parse_json(data: bytes) -> Any:
 
 def require_given_key(key: object) -> str:
     """
-    Return the idempotency key of a call, if it is valid. An empty one is a variable that was not filled in.
+    Return the idempotency key of a call, if it is valid. An empty key is refused: its variable was not filled in.
 
     Raises:
-        InvalidInputError: it is empty, or no log takes it.
+        InvalidInputError: it is empty, or no log accepts it.
     """
     if key == "":
         raise InvalidInputError("the idempotency key is empty: give each call a key of its own, or none")
@@ -203,7 +205,7 @@ def require_given_key(key: object) -> str:
 
 def require_key(key: object) -> str:
     """
-    Return an idempotency key, if a log takes it; in logs of earlier versions, a key may be empty.
+    Return an idempotency key, if a log accepts it. It may be empty: earlier versions accepted empty keys.
 
     Raises:
         InvalidInputError: it is not a text, is longer than KEY_BYTES_MAX, or holds a lone surrogate or a NUL.

@@ -1,5 +1,5 @@
 """
-The one place in the domain that reads the time and generates ids; and times and days as texts for programs, in UTC.
+The only module of the domain that reads the time and generates ids; it also writes times as texts for programs.
 
 All other code gets a `System`, so that a test can decide the time and the next id.
 """

@@ -98,7 +98,7 @@ class Content(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     A text, or `json` in canonical form.
 
     `type` (`module:name`) is the class if the content is an instance of one, and `marks` if the JSON has marks. If it
-    was erased, `erased` is the number of tokens that it counted with the text beside it, and goes on counting.
+    was erased, `erased` is the number of tokens that it had, together with the text beside it; totals keep this number.
     """
 
     text: str | None = None
@@ -154,7 +154,7 @@ def _stored_with_marks(value: Any, what: str) -> Content:
 
 
 def _require_same(content: Content, value: Any, what: str, is_same: Callable[[Any], Any]) -> Content:
-    """Return a content, if `is_same` says so of what is read of it."""
+    """Return a content, if `is_same` is true for the value that is read from it."""
     try:
         back = restored_content(content)
         is_back = is_same(back)

@@ -2,7 +2,7 @@
 Detectors of secrets in texts: keys and tokens, private keys, e-mail addresses, card numbers.
 
 A detector looks for a fixed text first, and its expression has bounds: the time is linear in the length of the text.
-They are apart from `redaction.py` because making the expressions takes longer than importing a chat.
+The detectors are not in `redaction.py`, because compiling their expressions takes longer than importing a chat.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Detector(NamedTuple):
     """
     One kind of secret: its group, texts of which one must be there, and the expression for the secret.
 
-    Where the expression has a group `secret`, that part alone is hidden. `is_real` rejects what only looks like it. Of
-    the text before a match, up to LEFT_MAX of the characters `left` belong to it; it must have one of them.
+    If the expression has a group `secret`, only that part is hidden. `is_real` rejects matches that only look like a
+    secret. With `left`, a secret begins before the match, with 1 to LEFT_MAX of these characters.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Detector(NamedTuple):
 
 def _token(name: str, needles: tuple[str, ...], body: str) -> Detector:
     """Return the detector of a token that begins with one of some texts, and with no letter or digit before them."""
-    # With the fixed text in front of the look behind it, the search for it runs in C.
+    # The fixed text stands before the lookbehind: the search for it then runs in C.
     starts = "|".join(rf"{re.escape(needle)}(?<![A-Za-z0-9_]{re.escape(needle)})" for needle in needles)
     return Detector(name, "keys", needles, re.compile(rf"(?:{starts}){body}(?![A-Za-z0-9_])"))
 
@@ -76,7 +76,7 @@ DETECTORS: tuple[Detector, ...] = (
         ),
     ),
     _token("Anthropic key", ("sk-ant-",), rf"{_WORD}{{20,300}}"),
-    # Words with hyphens begin so, too: a key has letters of both kinds, and digits.
+    # Some words with hyphens begin like this, too. A key has capital letters and digits.
     _token("OpenAI key", ("sk-",), rf"(?!ant-){_WORD}{{20,300}}")._replace(
         is_real=lambda found: re.search("[0-9]", found) is not None and not found.islower()
     ),
@@ -113,7 +113,7 @@ DETECTORS: tuple[Detector, ...] = (
         re.compile(r"(?:AccountKey|SharedAccessKey)=(?P<secret>[A-Za-z0-9+/]{40,90}={0,2})"),
     ),
     Detector("Telegram token", "keys", (":AA",), re.compile(rf"(?<!\d)\d{{8,10}}:AA{_WORD}{{33}}(?!{_WORD})")),
-    # It has no bounds, and goes over each word once: the three parts are looked for from its beginning alone.
+    # It has no bounds, but it reads each word once: it looks for the three parts only at the beginning of a word.
     Detector(
         "JSON web token",
         "tokens",
@@ -161,8 +161,8 @@ class Redactor:
     """
     A hook that puts `[hidden: KIND]` in the place of each secret, and counts them; it may be used by several threads.
 
-    `groups` are some of GROUPS; all by default. It finds what has a form of its own, so it cannot know a password that
-    is a word, or a name.
+    `groups` are some of GROUPS; all by default. It finds secrets by their form, so it finds no names, and no passwords
+    that are words.
     """
 
     def __init__(self, *groups: str) -> None:

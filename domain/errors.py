@@ -132,7 +132,7 @@ class ContextNotFoundError(NotFoundError):
 
     @property
     def fault(self) -> str:
-        """The fault alone, for whoever has no command line as a way out."""
+        """The fault alone, for readers to whom the advice to use the command line is of no help."""
         first, last = ", ".join(self.kinds[:-1]), self.kinds[-1:]
         return f"there is no {' or '.join(filter(None, (first, *last))) or 'context'} {self.name!r}"
 
@@ -161,7 +161,7 @@ class ReadOnlyError(DecisionRefusedError, RuntimeError):
 
 
 class HeldError(DecisionRefusedError):
-    """`contexts` must be kept, and something of them was to be erased; nothing was changed."""
+    """`contexts` must be kept, and a part of them was to be erased; nothing was changed."""
 
     def __init__(self, contexts: Sequence[str]) -> None:
         self.contexts = tuple(contexts)

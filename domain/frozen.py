@@ -55,13 +55,13 @@ class FrozenDict(dict[K, V], Generic[K, V]):
         return self
 
 
-# Lists that have elements in a `log` until `read_all()`, or their use. A context may keep one for its next call,
-# as `is_cached()` says. By id: a list has no hash.
+# Lists whose elements are in a `log` until they are used, or until `read_all()`; by id, since a list has no hash.
+# `is_cached()` says whether a context keeps the list for its next call.
 PARTLY_READ: WeakValueDictionary[int, Any] = WeakValueDictionary()
 
 
 def read_before_closing(log: object) -> None:
-    """Read all elements of the lists from a log that is about to be closed, if somebody besides a context has them."""
+    """Read all elements of lists from a log that is about to be closed, if anything besides a context uses the list."""
     for held in PARTLY_READ.valuerefs():
         _read_if_used(held, log)
 
@@ -69,7 +69,7 @@ def read_before_closing(log: object) -> None:
 def _read_if_used(held: Callable[[], Any], log: object) -> None:
     if getattr(held(), "log", None) is not log or not hasattr(held(), "read_all"):
         return
-    # Counted in the same way, so that the references of the calls are in both counts. Some Pythons do not count them.
+    # Both numbers are counted in the same way, so both include the references of the calls. Some Pythons count none.
     if hasattr(sys, "getrefcount"):
         others = _references([held()]) - _references([FrozenList()]) - int(held().is_cached())
         if others <= 0:

@@ -83,7 +83,7 @@ def require_reference(reference: object, what: str) -> str:
     """
     stream, _, version = require_unicode(reference, what).rpartition("@")
     kind, context_id = split_stream_id(stream)
-    # Longer digits are not converted: Python refuses some thousands of them with an error of its own.
+    # A longer number is not converted: Python raises an error of its own for thousands of digits.
     is_numbered = version[:1].isdigit() and VERSION.fullmatch(version) and 0 < int(version) <= VERSION_MAX
     if not (kind and is_numbered) or _fault_of(context_id):
         raise InvalidInputError(
@@ -108,7 +108,7 @@ class AtItem(NamedTuple):
 
 
 class AtItemTime(NamedTuple):
-    """The last version before the first item that is younger than a time; items of an import are older than it."""
+    """The last version before the first item that is younger than a time, whenever that item was recorded."""
 
     time: datetime
 
@@ -146,7 +146,7 @@ def parse_address(address: int | datetime | str | Moment) -> Address:
 
 def require_name(name: str, what: str = "version") -> str:
     """
-    Return `name`, if it is valid as the name of a version, or of what the error is to call it.
+    Return `name`, if it is valid as the name of a version, or of another thing that `what` names in the error.
 
     Raises:
         InvalidInputError: it does not start with a letter, is too long, or holds `@`, `:`, `..` or a blank.

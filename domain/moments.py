@@ -43,9 +43,9 @@ class StoreCopied(msgspec.Struct, frozen=True, kw_only=True, gc=False, tag_field
     """
     The events before this one were copied from another store, `source`, up to its moment `moment`.
 
-    Digests cover positions, so they are other ones here. `root` is a hash of all digests of the source. If the source
-    had one sequence and this log has slices, `order` has the slice of each of its events in their order, from the
-    position `first` on: 16 bits each, big-endian, compressed by zlib.
+    Digests cover positions, so the digests here differ from those of the source, of which `root` is a hash. If the
+    source had one sequence and this log has slices, `order` has the slice of each of its events in their order, from
+    the position `first` on: 16 bits each, big-endian, compressed by zlib.
     """
 
     source: str

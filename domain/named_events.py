@@ -39,7 +39,7 @@ class EventSource(Protocol):
 
 
 class LogAhead:
-    """A log with events that may not be in it yet: of each of some streams those behind a version."""
+    """A log, and events that may not be in it yet: for some streams, the events after a version."""
 
     def __init__(self, log: Log, ahead: Mapping[str, tuple[int, Sequence[Event]]]) -> None:
         self._log, self._ahead = log, ahead
@@ -56,7 +56,7 @@ class LogAhead:
         return sorted({*self._log.streams(prefix), *(one for one in self._ahead if one.startswith(prefix))})
 
     def read_events(self, stream: str, *, after: int = 0, until: int | None = None) -> list[Event]:
-        """Return the events of a stream; of those that are known here, none is read from the log."""
+        """Return the events of a stream; events that are known here are not read from the log."""
         if stream not in self._ahead:
             return self._log.read_events(stream, after=after, until=until)
         before, events = self._ahead[stream]

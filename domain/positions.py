@@ -92,10 +92,10 @@ def moment_of(number: int, lane: int = ONE_SEQUENCE) -> Moment:
 
 def require_kind(moment: Moment, *, has_slices: bool) -> Moment:
     """
-    Return a moment, if it is of a log with slices, or of one without, as `has_slices` says.
+    Return a moment, if it is one of a log with slices (`has_slices`), or of a log without.
 
     Raises:
-        InvalidInputError: it is of the other kind. It would be taken for the beginning of the log.
+        InvalidInputError: it is one of the other kind of log. It would be taken for the beginning of this log.
     """
     if any((lane >= 0) != has_slices for lane, _ in moment.heads):
         form = "slice.number, like 3.17" if has_slices else "numbers, like 17"
@@ -104,7 +104,7 @@ def require_kind(moment: Moment, *, has_slices: bool) -> Moment:
 
 
 def cut_to(moment: Moment, ends: Mapping[int, int]) -> Moment:
-    """Return as much of a moment as a log has, given the last positions of its slices."""
+    """Return a moment without the positions that a log does not have, given the last position of each slice."""
     return Moment.of({lane: min(number, ends.get(lane, 0)) for lane, number in moment.heads})
 
 

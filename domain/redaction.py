@@ -28,9 +28,10 @@ def hide_by(hook: Redact | None) -> None:
 
 def redacted(value: Any, *own: Redact | None) -> Any:
     """
-    Return plain data with its texts as they may be shown, by the hooks of its `own`, as a store's, and the process's.
+    Return plain data with its texts as they may be shown: each goes through the hooks in `own`, such as that of a
+    store, and then through the hook of the process.
 
-    Names of fields stay. The key of a mapping that cannot be such a name is a text like any other.
+    Keys that are identifiers are names of fields, and stay. Other keys are texts like any other.
     """
     hooks = [hook for hook in (*own, _Process.hook) if hook is not None]
     return _mapped(value, hooks) if hooks else value

@@ -35,10 +35,10 @@ class Ref(msgspec.Struct, frozen=True, array_like=True, gc=False):
     @classmethod
     def parse(cls, text: str) -> Ref:
         """
-        Return the name that a text `stream@version` is; a key of a row is such a text, too.
+        Return the name that a text `stream@version` stands for; keys of rows have this form, too.
 
         Raises:
-            ValueError: the text has not this form.
+            ValueError: the text does not have this form.
         """
         stream, at, version = text.rpartition("@")
         if not at or not version.isdecimal() or not version.isascii():

@@ -20,10 +20,10 @@ QUERY_WORDS_MAX = 64
 SNIPPET_LENGTH = 160
 SNIPPET_LEAD = 40
 SHOWN_LENGTH = 40
-# A term is looked for in so many characters at first.
+# A term is first looked for in this many characters.
 LOOKED_AT = 16_384
 
-# Bytes above 127 are of no text that is ASCII.
+# An ASCII text has no bytes above 127.
 _ASCII = bytes(ord(char.lower()) if char.isalnum() else ord(" ") for char in map(chr, range(128))) + bytes(128)
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -93,7 +93,7 @@ def words_of(text: str) -> str:
 
 
 def _has_long_word(words: str) -> bool:
-    """Return whether one is longer than WORD_LENGTH_MAX; it leaps from blank to blank as far as a word may reach."""
+    """Return whether a word is too long; each step goes to the last blank within WORD_LENGTH_MAX characters."""
     begin, last = 0, len(words) - WORD_LENGTH_MAX
     while begin < last:
         blank = words.rfind(" ", begin, begin + WORD_LENGTH_MAX + 1)
@@ -151,11 +151,11 @@ def snippet_of(text: str, term: Term) -> str:
 
 
 def _place_of(text: str, term: Term) -> int:
-    """Return an index in the first occurrence of a term, for which not much more of a long text is read than needed."""
+    """Return an index within the first occurrence of a term; a long text is read only a little beyond it."""
     length = LOOKED_AT
     while length < len(text):
         piece = text[:length]
-        # The last word may be cut, and be another one then.
+        # The last word may be cut, so it does not count.
         whole, _, _ = words_of(piece).rpartition(" ")
         before, found, _ = f" {whole} ".partition(term.pattern)
         if found:

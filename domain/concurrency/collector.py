@@ -1,4 +1,4 @@
-"""The garbage collector, while very many objects are made that stay."""
+"""A pause of the garbage collector while very many objects are made that stay."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Fewer objects are made before the collector has gone over them more than a few times.
+# The collector goes over fewer objects than this only a few times while they are made.
 MANY = 1_000
 
 

@@ -84,7 +84,7 @@ def renew_in_child(thing: Inherited) -> None:
 
 
 def keep_for_ever(thing: object) -> None:
-    """Never finalise an object of the parent's, not even at the end of the process: the parent would notice that."""
+    """Never finalise an object of the parent, not even at the end of this process: it would disturb the parent."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
@@ -106,19 +106,23 @@ def _before() -> None:
 
 
 def _hold_imports(deadline: float) -> None:
-    """Let no thread begin to import, once no other one loads a module of Refold's: a child would wait for its end."""
+    """
+    Wait until no other thread loads a module of Refold's, and let no thread begin to import.
+
+    A child process would wait for ever for a thread of the parent that loads a module.
+    """
     while True:
         _imp.acquire_lock()
         if {None, threading.get_ident()}.issuperset(_loading().values()) or REAL_SYSTEM.monotonic() >= deadline:
             _ENDINGS.append(_imp.release_lock)
             return
-        # A thread that loads a module imports others.
+        # Released in between: a thread that loads a module imports others.
         _imp.release_lock()
         threading.Event().wait(LOOK_SECONDS)
 
 
 def _loading() -> dict[str, int | None]:
-    """Return the modules of Refold's that threads load, each with the number of its thread; None is about to."""
+    """Return the modules of Refold's that are being loaded, each with the id of its thread, if it has begun."""
     locks = {name: lock() for name, lock in list(_LOADING.items()) if name.partition(".")[0] == _OURS}
     return {name: lock.owner for name, lock in locks.items() if lock is not None}
 
@@ -137,7 +141,7 @@ def _in_child() -> None:
         else:
             lock._at_fork_reinit()  # type: ignore[attr-defined]  # as `logging` does; not in the stubs
     for name in [name for name, owner in _loading().items() if owner != threading.get_ident()]:
-        # A module that is still not whole is refused by name then, and not waited for.
+        # An import of a module that is not whole then raises an error, and does not wait.
         _LOADING.pop(name, None)
     for thing in list(_INHERITED.values()):
         thing._after_fork()

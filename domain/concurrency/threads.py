@@ -28,7 +28,7 @@ T = TypeVar("T")
 OWN_THREADS_MAX = 4
 # Calls that wait for news, such as one for each subscription.
 WAITING_THREADS_MAX = 1_000
-# A task that waits looks this often whether the loop of the one for which it waits was closed.
+# How often a waiting task checks whether the loop of the task for which it waits was closed.
 LOOK_SECONDS = 1.0
 PAUSE_SECONDS = 0.001
 
@@ -40,11 +40,11 @@ def start_if_possible(thread: threading.Thread) -> None:
 
 
 class NoThreadError(RuntimeError):
-    """No thread can be started for a call, which is not made."""
+    """No thread can be started for a call; the call is not made."""
 
 
 class NoLoopError(RefusedError, NoThreadError):
-    """No event loop could wait for such a thread."""
+    """No event loop runs that could wait for a thread."""
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -93,17 +93,17 @@ class OwnThreads:
             pause.wait(PAUSE_SECONDS)
 
     def end(self, *, is_collected: bool = False) -> None:
-        """Run them where they ran before; `is_collected` where the collector of garbage ends it."""
+        """Run calls where they ran before; `is_collected` if the garbage collector calls this."""
         _OWN.set(self._before)
         executor, self.executor = self.executor, None
-        # The threads of an executor that was collected end by themselves: it cannot be used again.
+        # The threads of a collected executor end with it, so that it cannot be used again.
         if executor is not None and not is_collected:
-            # To start a thread would be a third of the time of a short transaction.
+            # Starting a thread would take a third of the time of a short transaction.
             _idle_here().append(executor)
 
 
 _OWN: ContextVar[OwnThreads | None] = ContextVar("refold_threads", default=None)
-# By process: the threads of a parent are none in its children.
+# By process: a child process does not have the threads of its parent.
 _IDLE: dict[int, list[Executor]] = {}
 _WAITING: dict[int, Executor] = {}
 
@@ -125,8 +125,8 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """
     Run `call` in a thread and return what it returns.
 
-    A caller that is cancelled, however often, still waits for the end: the thread cannot be stopped, and must not work
-    on behind it.
+    A caller that is cancelled, however often, still waits for the end: the thread cannot be stopped, and must not go on
+    after its caller returned.
 
     Raises:
         NoLoopError: no event loop of asyncio runs this.
@@ -138,7 +138,7 @@ async def in_thread(call: Callable[..., T], *args: Any, **kwargs: Any) -> T:
 
 
 async def in_thread_or_here(call: Callable[..., T], *args: Any) -> T:
-    """Run what cannot be left out, as the end of a block: as `in_thread`, or here where no thread can be started."""
+    """Run a call that must be made, such as the end of a block: in a thread, or here if no thread can be started."""
     try:
         return await in_thread(call, *args)
     except NoThreadError:
@@ -188,9 +188,9 @@ def _shielded() -> AbstractContextManager[Any]:
     """
     Return a block that a cancelled scope of anyio does not interrupt, if the program uses that package.
 
-    Such a scope, as servers have one for each request, cancels a task in each round of the loop until it gives way.
+    Such a scope, which servers have for each request, cancels a task in each round of the loop until the task ends.
     """
-    # Another thread may just import it.
+    # Another thread may be importing it now.
     scope = getattr(sys.modules.get("anyio"), "CancelScope", None)
     return nullcontext() if scope is None else scope(shield=True)
 

@@ -1,7 +1,7 @@
 """
 The base of contexts of every kind: it shows, records and reads the past of a context in a log.
 
-A context and its views are of the same class. They read through `Live` or `Past`. A view has no writer, that is no
+A context and its views are of the same class. They read through `Live` or `Past`. A view has no writer, which is the
 journal that records; a change of a view raises a ReadOnlyError.
 """
 

@@ -28,7 +28,7 @@ MISFITS = (*MISSHAPEN, ArithmeticError, AssertionError, RecursionError)
 
 State = TypeVar("State")
 E = TypeVar("E")
-# So many events of a long stream are held at a time.
+# The number of events of a long stream that are in memory at a time.
 PAGE_EVENTS = 2_048
 
 
@@ -105,10 +105,10 @@ class Decider(NamedTuple, Generic[State]):
 @contextmanager
 def trusted(stream: str) -> Iterator[None]:
     """
-    Fold the history of a stream, or answer from rows of it. Folds do not check events: each one was decided.
+    Fold the history of a stream in the block, or answer from its rows. Folds do not check events: each was decided.
 
     Raises:
-        DamagedError: the events do not fit each other, as when another program wrote them.
+        DamagedError: the events do not fit each other, for example because another program wrote them.
     """
     try:
         yield

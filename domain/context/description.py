@@ -128,8 +128,7 @@ def count_of(spans: Iterable[Span]) -> int:
 
 def places_of(spans: Iterable[Span]) -> str:
     """
-    Return where the items were added, the first few ranges: in the streams that spans name, or (`@2`) in the present
-    one.
+    Return where the items were added: the first few ranges, each with its stream, or like `@2` in the present stream.
     """
     ranges = _ranges(spans)
     shown = list(islice(ranges, RANGES_SHOWN_MAX))

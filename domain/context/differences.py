@@ -33,13 +33,13 @@ def changes_between(
     """
     Return the changes that turn the items `before` into the items `after`.
 
-    `content` returns the content of an item, `name` that by which it is the same although its content differs. An item
-    that both have under its name with one content is itself, and not another item with this content.
+    `content` returns the content of an item, `name` the name by which it is the same item although its content differs.
+    An item with the same name and content on both sides is the same, even if other items have this content, too.
     """
     # The common beginning is skipped: it is nearly everything, and would cost the matcher most.
     start, shared = 0, {*map(name, before)} & {*map(name, after)}
     for old, new in zip(before, after, strict=False):
-        # Two that are equal as a whole are the same, and to compare them takes a tenth of the time of their contents.
+        # Equal items have equal contents, and comparing the items takes a tenth of the time.
         if old != new and (content(old) != content(new) or _are_apart(name(old), name(new), shared)):
             break
         start += 1
@@ -55,7 +55,7 @@ def changes_between(
 
 
 def _are_apart(old: str | None, new: str | None, shared: Set[str | None]) -> bool:
-    """Return whether items with these names are not the same, as one of them is elsewhere on the other side."""
+    """Return whether items with these names are not the same, because one of them is elsewhere on the other side."""
     return old != new and (old in shared or new in shared)
 
 
@@ -64,8 +64,8 @@ def _matched(olds: Sequence[Hashable], news: Sequence[Hashable]) -> Iterator[Pai
     if max(len(olds), len(news)) <= MATCHED_MAX:
         yield from _best_matched(olds, news)
         return
-    # The best match of long lists can take a time that grows with the cube of their length. So what occurs once in each
-    # of them divides them into pieces, which are short unless somebody wrote them to be slow.
+    # The time for the best match of long lists can grow with the cube of their length. So they are divided at the
+    # contents that occur once in each. The pieces are short, unless somebody made up the lists to be slow.
     starts = (0, 0)
     for pair in [*_longest_common_order(_unique_places(olds), _unique_places(news)), (len(olds), len(news))]:
         left, right = olds[starts[0] : pair[0]], news[starts[1] : pair[1]]
@@ -101,7 +101,7 @@ def _numbered(contents: Sequence[Hashable]) -> dict[Hashable, int]:
 def _longest_common_order(olds: Mapping[Hashable, int], news: Mapping[Hashable, int]) -> list[Pair]:
     """Return as many places of equal keys as can be in the same order in both lists."""
     pairs = [(place, news[key]) for key, place in olds.items() if key in news]
-    # By the length of a chain: the place where the one that ends first does so, and the number of its last pair.
+    # For each length of a chain: the first place at which such a chain ends, and the number of its last pair.
     ends: list[int] = []
     last: list[int] = []
     before: list[int] = []
@@ -117,7 +117,7 @@ def _longest_common_order(olds: Mapping[Hashable, int], news: Mapping[Hashable, 
 
 
 def of_each(changes: Changes[T], of_old: Callable[[T], R], of_new: Callable[[T], R]) -> Changes[R]:
-    """Return the same changes with what is returned of each item of the first list, and of each of the second."""
+    """Return the same changes, with `of_old` applied to items of the first list, and `of_new` to all others."""
     return Changes(
         [of_new(item) for item in changes.added],
         [of_old(item) for item in changes.removed],

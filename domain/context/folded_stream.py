@@ -77,7 +77,7 @@ class FoldedStream(Generic[S]):
         self._outbox = Outbox(log)
         # True while a decision is given to the log. If a call finds it true, the call before it was interrupted.
         self._is_unsettled = False
-        # The version of the last snapshot that was made here; for most kinds one is due after many appends.
+        # The version of the last snapshot that was made here; most kinds make one after many appends.
         self._kept_at = 0 if decider.packing is not None and decider.packing.while_writing else 1 << 62
         # The version at which the state was last used: for a stream that is only appended to, no state is kept.
         self._used_at = 0
@@ -85,7 +85,7 @@ class FoldedStream(Generic[S]):
         self._in_transaction: list[Any] = []
         self._before_transaction: tuple[int, S | None] | None = None
         self.came_between: tuple[RecordedEvent, ...] = ()
-        # How many more appends are made at any version, since others appended in between.
+        # How many more appends do not predict their version, because other writers append, too.
         self._crowded = 0
         # Whether the stream is gone, with a transaction that was rolled back or a log that went back, so that no call
         # can continue it.
@@ -195,8 +195,8 @@ class FoldedStream(Generic[S]):
 
     def completed(self, version: int) -> Sequence[Any]:
         """
-        Return the events up to a version in the form that the fold takes: with the items that they name, behind those
-        of ancestors.
+        Return the events up to a version in the form that the fold takes: with the items that they name, and after the
+        events of ancestors.
         """
         return self._completed(self.events(until=version), skipped=0)
 

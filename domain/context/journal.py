@@ -86,7 +86,7 @@ class Journal(FoldedStream[S]):
             self._settle_interrupted()
         self.flush()
         if self._in_transaction:
-            # They would have the versions of its events. Its commit tells that others came first.
+            # Events of others would have the versions of its events. Its commit raises the error about them.
             return ()
         known = StreamEnd(self._version, self._digest)
         return self._take_over(self.log.read(self.place.stream, after=self._version, known=known))
@@ -128,7 +128,7 @@ class Journal(FoldedStream[S]):
                 the journal shows.
         """
         if self.gate is not None and not self.gate.is_inside:
-            # A change may have to read what is there, for itself; its events are asked for when they are decided.
+            # The change itself may read the context. The gate is asked about its events when they are decided.
             with self.gate.changing(self.place.stream):
                 outcome = self.execute(
                     command,
@@ -160,7 +160,7 @@ class Journal(FoldedStream[S]):
     def _execute(
         self, command: object, call: object, expected_version: int | None, idempotency_key: str | None, catch_up: bool
     ) -> Outcome | Transaction:
-        """Decide and record; return a transaction of another flow of control that must be over before."""
+        """Decide and record; or return a transaction of another flow of control, which must be over first."""
         call = command if call is None else call
         keyed = None if idempotency_key is None else _Keyed(require_given_key(idempotency_key), fingerprint(call))
         if self.is_void:
@@ -193,7 +193,7 @@ class Journal(FoldedStream[S]):
         """
         Return the outcome of a call that was made before under its key or the open transaction's; None for a new call.
 
-        It is for calls that must look at more than the state to make their command.
+        For calls whose command depends on more than the state.
 
         Raises:
             IdempotencyError: another call was recorded under the key.
@@ -283,7 +283,7 @@ class Journal(FoldedStream[S]):
 
     def _record_behind(self, command: object, keyed: _Keyed | None) -> Outcome:
         """Record a fresh command, which depends on no state, behind what others appended in the meantime."""
-        # Where many append all the time, any version is taken before it is used. This also looks for the known events.
+        # Where many writers append, a predicted version is nearly always taken. `refresh` also checks the known events.
         self.came_between += self.refresh()
         outcome = self._decide_and_record(command, keyed, None, at_any_version=True)
         self._crowded = QUIET_APPENDS if self.came_between else self._crowded - 1
@@ -345,7 +345,7 @@ class Journal(FoldedStream[S]):
         return self._settle(receipt, decided)
 
     def _unerased(self, command: object) -> tuple[NewEvents, ...]:
-        """Return what goes along with a command whose text was made of others; of those, none may be erased since."""
+        """Return the append that goes with a text made of other texts: it fails if one of these was erased since."""
         erasures = _erasures_of(command)
         if erasures is None:
             return ()
@@ -354,7 +354,7 @@ class Journal(FoldedStream[S]):
         return unerased_since(self.log, erasures)
 
     def _catch_up_to(self, first: int) -> None:
-        """Take over what others recorded in front of an event that is recorded by now."""
+        """Take over the events that others recorded before an event of this journal."""
         known = StreamEnd(self._version, self._digest)
         try:
             news = self.log.read(self.place.stream, after=known.version, until=first - 1, known=known)
@@ -461,7 +461,7 @@ class Journal(FoldedStream[S]):
         self._advance(decided)
         self._is_unsettled = False
         if isinstance(self._outbox.failure, StorageClosedError):
-            # The caller that closed the store does not learn of these events.
+            # `close` does not wait for these events any more, so the error is raised here.
             self.flush()
         return Outcome(new.events, version=self._version)
 
@@ -513,7 +513,7 @@ class Journal(FoldedStream[S]):
 
     @synchronized
     def forget_erased(self) -> None:
-        """Drop the state, which is read again, also that to which a transaction may go back."""
+        """Drop the state, and the state before a transaction; both are read again."""
         self._base, self.came_between, before = None, (), self._before_transaction
         self._state = None if self._version else self._state
         if before is not None and before[0]:

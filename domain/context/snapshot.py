@@ -84,12 +84,12 @@ class Packing(Generic[State]):
     """
     How the states of a kind of context are packed.
 
-    `pack(state)` may return None: of such a state there is no snapshot. `unpack(log, stream, body)` reads the events
-    that the body names, now or when the state is used. `modules` have the code on which a state depends,
-    besides that of this module: a snapshot that other code made does not count. `unread(log, stream, state)` returns a
-    state in the middle of a long fold, up to an event of the stream, without what can be read from the log again.
-    With `while_writing` a snapshot is also kept now and then while events are appended, which suits states that are
-    packed at once. With `later`, the thread that stores snapshots packs them: what states share only grows.
+    `pack(state)` may return None: such a state has no snapshot. `unpack(log, stream, body)` reads the events that the
+    body names, now or when the state is used. `modules` have the code on which a state depends, besides that of this
+    module: a snapshot made by other code is not used. `unread(log, stream, state)` returns the state in the middle of a
+    long fold without the parts that can be read from the log again. With `while_writing` a snapshot is also kept now
+    and then while events are appended, which suits states that are packed quickly. With `later`, the thread that stores
+    snapshots packs them; this is safe because the data that states share only grow.
     """
 
     def __init__(

@@ -29,9 +29,9 @@ from ..named_events import LogAhead
 
 # How long a change waits for a transaction that has changed the same handle.
 HANDLE_SECONDS_MAX = 10.0
-# An interrupt may come before those who wait are woken.
+# How often a waiting thread checks for the end by itself: an interrupt may come before it is woken.
 LOOK_SECONDS = 0.1
-# A task looks so often.
+# How often a waiting task checks for it.
 TURN_SECONDS = 0.005
 # Stands for the call of events that accompany other calls: those of a context that was opened or adopted.
 NO_CALL = bytes(FINGERPRINT_BYTES)
@@ -124,7 +124,7 @@ class Transaction:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it is open, or being committed. In the thread that commits, that is over at any later call."""
+        """Whether it is open, or being committed. In the committing thread, every later call comes after the commit."""
         return self.is_open or not (self._is_over or self._thread == threading.get_ident())
 
     def wait_until_over(self, stream: str) -> None:
@@ -144,7 +144,7 @@ class Transaction:
                 self._ending.wait_past(0, timeout_seconds=LOOK_SECONDS)
 
     async def over(self, stream: str) -> None:
-        """Do what `wait_until_over` does, in an event loop: its threads are left to the calls of the transaction."""
+        """Do what `wait_until_over` does, without a thread: those of the loop are left to the transaction's calls."""
         import asyncio
 
         with self._waited_for(stream):

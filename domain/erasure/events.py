@@ -29,7 +29,7 @@ SEAL_BYTES = 16
 SUBJECT_BYTES = 16
 # An event has at most so many seals, so that reading it back takes little memory.
 SEALS_MAX = 65_536
-# So many archived contexts are looked at one by one.
+# Up to this many archived contexts are looked up one by one.
 LOOKED_AT = 64
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -50,7 +50,7 @@ class ErasedVersions(msgspec.Struct, frozen=True, array_like=True, gc=False):
         span = Span(self.stream, self.runs)
         span.require_admissible()
         if len(self.seals) != SEAL_BYTES * sum(map(len, span.ranges())):
-            raise InvalidInputError(f"it has not one seal for each version of {self.stream!r}")
+            raise InvalidInputError(f"it does not have one seal for each version of {self.stream!r}")
 
     def versions(self) -> Iterator[tuple[int, bytes]]:
         """Yield the versions, ascending, each with its seal."""
@@ -201,12 +201,12 @@ def seal_of(
 
 
 def subject_hash(name: str, salt: bytes) -> bytes:
-    """Return the hash of a user's name: it says of a name whether it is the one, and not the name."""
+    """Return the hash of a user's name: it confirms a name that is known, and reveals none."""
     return blake2b(name.encode(), key=salt, digest_size=SUBJECT_BYTES).digest()
 
 
 def contexts_owned(events: Iterable[object], user: str) -> set[str]:
-    """Return the contexts that were a user's, by the events of earlier erasures of the user: their names are gone."""
+    """Return the contexts that a user owned, by earlier erasures of the user: they do not name the user any more."""
     return {
         stream
         for event in map(decoded, events)
@@ -216,9 +216,7 @@ def contexts_owned(events: Iterable[object], user: str) -> set[str]:
 
 
 def erased_events(about: Recorded, seals: Iterable[tuple[str, int, bytes]]) -> list[Recorded]:
-    """
-    Return the events of an erasure, given the stream, version and seal of each erased event; `about` has all else.
-    """
+    """Return the events of an erasure, given stream, version and seal of each erased event; `about` has the rest."""
     events: list[Recorded] = []
     listed = sorted(seals)
     for start in range(0, len(listed), SEALS_MAX):
@@ -289,7 +287,7 @@ def fold(state: Erasures, events: Iterable[ErasureEvent]) -> Erasures:
 def archives_in(log: Log) -> dict[str, Archive]:
     """Return the archives of the contexts that a log has; where an earlier moment was restored, some are not there."""
     archives = fold(Erasures(), map(decoded, log.read_events(STREAM))).archives
-    # Where few are archived, the names of all contexts cost more than a look at each of these.
+    # If few are archived, reading the names of all contexts costs more than looking up each of these.
     there = {*log.streams()} if len(archives) > LOOKED_AT else {one for one in archives if log.head(one)}
     return {context: archive for context, archive in archives.items() if context in there}
 

@@ -1,6 +1,6 @@
 """
-Looking for erasures of others: what this process remembers of a log is dropped behind one, and nothing that is made of
-texts meanwhile, as a summary, is recorded.
+Erasures by other processes: after one, this process drops what it remembers of the log, and records nothing that it
+made of texts meanwhile, such as a summary.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class KeepsEvents(Protocol):
 
 
 def look(log: object) -> int:
-    """Return the version of the erasures of a log; drop what is remembered if it was another one at the last look."""
+    """Return the version of the erasures of a log; if it changed since the last look, drop what is remembered."""
     below: Any = log_below(log)
     version = int(below.head(STREAM))
     if _LOOKED_AT.get(below, 0) != version:
@@ -41,12 +41,12 @@ def look(log: object) -> int:
 
 
 def note_own(log: object, version: int) -> None:
-    """Take this version of the erasures of a log for looked at: this process has erased itself."""
+    """Note that this version of the erasures of a log is known, because this process erased itself."""
     _LOOKED_AT[log_below(log)] = version
 
 
 def erased_since(log: object, erasures: int) -> set[str]:
-    """Return the streams of which something was erased in a log since, also by another process."""
+    """Return the streams of which something was erased after a version of the erasures, also by another process."""
     below: Any = log_below(log)
     events = map(decoded, below.read_events(STREAM, after=erasures))
     return {one.stream for event in events if isinstance(event, StoreErased) for one in event.erased}
@@ -54,7 +54,7 @@ def erased_since(log: object, erasures: int) -> set[str]:
 
 def require_unerased(log: object, erasures: int) -> None:
     """
-    Require that nothing was erased since.
+    Require that nothing was erased after a version of the erasures.
 
     Raises:
         DecisionRefusedError: something was.
@@ -65,10 +65,10 @@ def require_unerased(log: object, erasures: int) -> None:
 
 def unerased_since(log: object, erasures: int) -> tuple[NewEvents, ...]:
     """
-    Return what goes along with an append of what was made of texts: the append fails if more is erased before it.
+    Return an empty append that is made together with events made of texts: both fail if more is erased before them.
 
     Raises:
-        DecisionRefusedError: something was erased since already.
+        DecisionRefusedError: something was erased after this version already.
     """
     below: Any = log_below(log)
     if not isinstance(log_below(log), KeepsEvents):
@@ -81,7 +81,7 @@ def unerased_since(log: object, erasures: int) -> tuple[NewEvents, ...]:
 
 
 def made_unerased(log: object, make: Callable[[int], T]) -> T:
-    """Return what `make` makes of texts, given the version of the erasures at which it reads them; again behind one."""
+    """Return the result of `make`, which reads texts at a version of the erasures; call it again after an erasure."""
     while True:
         erasures = look(log)
         try:

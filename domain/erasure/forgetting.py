@@ -1,8 +1,8 @@
 """
 The contexts of this process whose state may hold texts that are erased, by log; and functions that remember texts.
 
-An erasure, or whoever finds that another process erased, has them drop what they remember; it is read again from the
-log at its next use. Objects that a program got from a context are its own: they stay as they are.
+After an erasure, also one of another process, they drop what they remember, and read it again from the log when it is
+next used. Objects that a program got from a context belong to the program: they stay as they are.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def admitted(event: Any, stream: str) -> bytes:
         decode, texts, naming = _CHECKS.get(event.__class__) or _check_of(event.__class__)
         payload = encode_payload(event)
         given = texts(event)
-        # Nearly all are equal to what is read of them, and that is quicker to see than their types.
+        # Nearly all values equal those that are read back, and this check is quicker than one of their types.
         if texts(decode(payload)) != given:
             _require_plain(given)
         if naming:
@@ -166,7 +166,7 @@ def require_few_named(event: Any) -> None:
         InvalidInputError: it names more than NAMED_ITEMS_MAX.
     """
     check = _CHECKS.get(event.__class__) or _check_of(event.__class__)
-    # Each projection asks this of each event, and few types of events name items.
+    # Each projection calls this for each event, and few types of events name items.
     if check.naming:
         _require_few(event, check.naming)
 
@@ -176,7 +176,7 @@ def _check_of(event_type: type[msgspec.Struct]) -> _Check:
     texts = [name for name in event_type.__struct_fields__ if _has_texts(hints[name])]
     naming = tuple(name for name in event_type.__struct_fields__ if any(map(_is_span, parts_of(hints[name]))))
     decode = msgspec.msgpack.Decoder(known(_double_of(event_type))).decode
-    # Of one name alone, it would not return a tuple.
+    # For a single name, `attrgetter` would not return a tuple.
     values = attrgetter(*texts, *texts[: len(texts) == 1]) if texts else _no_texts
     return _CHECKS.setdefault(event_type, _Check(decode, values, naming))
 
@@ -191,10 +191,10 @@ def _no_texts(_event: Any) -> tuple[()]:
 
 def _require_plain(values: Iterable[object]) -> None:
     """
-    Require that values are what will be read of them: dates, decimals, UUIDs and enums are written as texts.
+    Require that values are read back as they are: dates, decimals, UUIDs and enums would come back as texts.
 
     Raises:
-        InvalidInputError: one is such an object. A log in memory would keep it.
+        InvalidInputError: one is such an object. A log in memory would return it unchanged.
     """
     for value in values:
         kind = type(value)
@@ -288,7 +288,7 @@ def _require_few(event: Any, naming: Iterable[str]) -> None:
     named = 0
     for name in naming:
         value = getattr(event, name)
-        # Each projection asks for each event, and most events name nothing.
+        # Each projection calls this for each event, and most events name nothing.
         if value:
             named += _items_named(value)
     if named > NAMED_ITEMS_MAX:

@@ -125,7 +125,7 @@ class Chain:
     Computes the digests of a log. Those of a store with a chain key are keyed: nobody without the key computes one.
 
     The key is set before the first event is read, and never changes; without one the format is that of
-    docs/adr/0008. Where it is kept says docs/adr/0035.
+    docs/adr/0008. docs/adr/0035 says where the key is kept.
     """
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Chain:
         return self.snapshot_code(stream, packed) + packed if self.key else packed
 
     def snapshot_in(self, stream: str, stored: bytes) -> bytes | None:
-        """Return the snapshot in what is stored; None if somebody made it who does not have the key."""
+        """Return the snapshot from its stored form; None if it was made without the key."""
         if not self.key:
             return stored
         code, packed = stored[:CODE_BYTES], stored[CODE_BYTES:]
@@ -223,7 +223,7 @@ def covered(
 UNKEYED = Chain()
 
 
-# The remedy where an agent is given that is not the one of the context.
+# The remedy for a call that names another agent than that of the context.
 NAME_THE_WRITER = "leave it out; refold.acting(actor=...) names another writer"
 _ACTING: ContextVar[Meta] = ContextVar("refold_acting", default=NO_META)
 
@@ -236,11 +236,11 @@ def acting(
     Set the actor, the trace and the cause of all events that are recorded within the block.
 
     An inner block takes the values that it does not set from the outer one. `because` is a recorded event, or its
-    reference `stream@version`, also of another store: so nobody looks whether the event exists. The values follow the
-    flow of control, also through `await` (contextvars).
+    reference `stream@version`. It may be of another store, so it is not checked that the event exists. The values
+    follow the flow of control, also through `await` (contextvars).
 
     Raises:
-        InvalidInputError: the actor or the trace is no text, or `because` has not the form of a reference.
+        InvalidInputError: the actor or the trace is no text, or `because` does not have the form of a reference.
     """
     actor = require_unicode(actor or "", "the actor")
     correlation_id = require_unicode(correlation_id or "", "the correlation id")
@@ -266,7 +266,7 @@ def acting_actor() -> str | None:
 
 
 class _Correlation:
-    """Where a correlation id comes from that nobody set; for all threads of the process."""
+    """The source of the correlation ids of events for which none is set; for all threads of the process."""
 
     current: Callable[[], str | None] | None = None
 

@@ -1,8 +1,8 @@
 """
 Permissions: a function of the user's is asked before a context or the store is read or changed.
 
-A `Gate` stands in front of a log (`GatedLog`). Events are asked for when they are decided, by what they do: so no way
-to record one goes around it. Reading is asked for where a state or an event is handed out.
+A `Gate` stands in front of a log (`GatedLog`). It is asked about each event when the event is decided, by what the
+event does: so no way of recording avoids it. It is asked about reading where a state or an event is returned.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Gate:
 
     @contextmanager
     def changing(self, stream: str) -> Iterator[None]:
-        """Carry out a change in the block; an error that tells how the context is reaches only who may read it."""
+        """Carry out a change in the block; who may not read the context gets no error that reveals its state."""
         with self.inside():
             try:
                 yield
@@ -128,7 +128,7 @@ class Gate:
         # The function may look something up in the store that it guards.
         with self.inside():
             answer = self._allow(actor, action, context)
-        # Only True allows: a coroutine, or what else a mistake returns, is true as well.
+        # Only True allows: a coroutine, which an async function returns by mistake, is true as well.
         if answer is not True:
             if not isinstance(answer, bool | None):
                 raise InvalidInputError(f"allow() returned {type(answer).__name__}: return True or False")
@@ -201,7 +201,7 @@ def hook_of(log: Log) -> Redact | None:
 
 
 def behind_gate(log: L) -> L:
-    """Return the log behind the gate, for what was asked before; a log without a gate is returned itself."""
+    """Return the log behind the gate, for calls that are allowed already; a log without a gate is returned itself."""
     found: L = getattr(log, "behind_gate", log)
     return found
 

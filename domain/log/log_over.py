@@ -1,4 +1,4 @@
-"""Logs over another one: what the log below answers alone; and a log behind a gate, which is asked first."""
+"""Logs over another log: the calls that they only pass on to it, and a log behind a gate, which is asked first."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class OverlayLog:
             return "this what-if was kept and takes nothing more: open its branches in the store"
         past = (new.stream for new in batch if new.stream not in self._roots and self.head(new.stream))
         stream = next(past, None)
-        return None if stream is None else f"{stream} is another's past: fork it and change that"
+        return None if stream is None else f"{stream} belongs to the log below: fork it and change the fork"
 
     @synchronized
     def finish(self) -> list[NewEvents]:
@@ -99,12 +99,12 @@ class OverlayLog:
         return self._below.read_events(stream, after=after, until=self._last(stream, until), known=known)
 
     def read_ranges(self, ranges: Sequence[Range]) -> list[list[Event]]:
-        lying_below = [
+        from_below = [
             Range(stream, after, self._last(stream, until))
             for stream, after, until in ranges
             if stream not in self._roots
         ]
-        found = iter(self._below.read_ranges(lying_below))
+        found = iter(self._below.read_ranges(from_below))
         return [
             self._here.read_events(stream, after=after, until=until) if stream in self._roots else next(found)
             for stream, after, until in ranges

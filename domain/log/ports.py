@@ -195,7 +195,7 @@ class Log(Protocol):
         """Return the ids of all streams, or of those that begin with `prefix`, in order; at most `limit`."""
 
     def snapshot(self, stream: str) -> bytes | None:
-        """Return the snapshot that is kept of a stream, as it was given; nothing says that it is whole or fits."""
+        """Return the snapshot that is kept of a stream, as it was given; it may be damaged, or not fit the stream."""
 
     def keep_snapshot(self, stream: str, pack: Callable[[], bytes | None]) -> None:
         """
@@ -287,8 +287,8 @@ class LiveLog(Log, PagedLog, Protocol):
 
     def doubtful_streams(self) -> Iterable[str]:
         """
-        Return the streams of which a row is wrong that reading by versions needs, and reading the log in its order does
-        not.
+        Return the streams with a wrong row that is needed to read them by versions, but not to read the log in its
+        order.
         """
 
     def idempotency_keys(self) -> Iterable[KeyRow]:
@@ -314,7 +314,7 @@ class LiveLog(Log, PagedLog, Protocol):
         remembers; return where such bytes may still be.
 
         Raises:
-            StorageError: the database refused, as where a disk is full.
+            StorageError: the database refused, for example because a disk is full.
         """
 
     def forget(self) -> None:

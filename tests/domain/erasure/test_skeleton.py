@@ -250,7 +250,7 @@ def test_each_erased_version_has_its_seal() -> None:
     """A log takes no event that has more or fewer of them."""
     for count in (0, 1, 3):
         erased = ErasedVersions("chat:a", b"\1\2", bytes(SEAL_BYTES * count))
-        with pytest.raises(InvalidInputError, match="it has not one seal for each version of 'chat:a'"):
+        with pytest.raises(InvalidInputError, match="it does not have one seal for each version of 'chat:a'"):
             erased.require_admissible()
     ErasedVersions("chat:a", b"\1\2", bytes(SEAL_BYTES * 2)).require_admissible()
 

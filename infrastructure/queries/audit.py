@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ...domain.trajectory.run import Run
 
 CONFIG = "agent_config_update"
-# An error names at most so many actors.
+# An error names at most this many actors.
 ACTORS_SHOWN_MAX = 10
 
 

@@ -118,7 +118,7 @@ def cut_at(address: int | str | datetime | Moment | Position, names: Names, end:
 
 
 def _moment_here(moment: Moment, names: Names, end: LogEnd) -> Moment:
-    """Return a moment; one of the store that this one was copied from, with one sequence, becomes one of this."""
+    """Return a moment of this store; one of the store with one sequence that it was copied from is converted."""
     is_older = end.has_slices and len(moment.heads) == 1 and moment.heads[0][0] < 0
     found = names.before_copy(moment.heads[0][1]) if is_older else None
     return require_kind(found or moment, has_slices=end.has_slices)

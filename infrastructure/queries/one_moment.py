@@ -1,4 +1,4 @@
-"""Answers that are made of several questions about rows, which may go away between two of them."""
+"""Answers that are made of several questions about rows, which may be dropped between two questions."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..projecting.runner import READS_MAX, ProjectionRunner
 from ..projecting.store import Checkpoint, ProjectionStore
 
 T = TypeVar("T")
-# So many times the rows have to be as they were. After that they may have grown, since workers may store some all the
-# time; that they went away and were made anew meanwhile would be a strange chance.
+# In this many attempts the rows must not change. After that they may have grown, since workers may store rows all the
+# time. That rows are dropped and rebuilt within one attempt is then very unlikely.
 STILL_READS = 3
 
 
@@ -23,8 +23,8 @@ def at_one_moment(
     """
     Bring projections up to date, and return what `ask` makes of their rows in several questions.
 
-    It asks again if rows were stored or dropped in between, as an erasure drops them, or a program with another version
-    of a projection: what the later questions do not find would be missing in the answer, and nobody would know.
+    It asks again if rows were stored or dropped in between. An erasure drops rows, and so does a program with another
+    version of a projection: the answer would then lack the rows that later questions do not find, without an error.
     """
     for number in range(READS_MAX):
         reading, is_last = _Reading(projections, ask, may_grow=number >= STILL_READS), number == READS_MAX - 1

@@ -61,7 +61,7 @@ def context_page(runner: ProjectionRunner, chosen: ContextFilter, *, limit: int,
             require_instance(time, datetime, name, "give an aware datetime")
     after, before = require_unicode(cursor or "", "the cursor"), None
     if chosen.kind is not None:
-        # The keys of a kind are neighbours, so the page can begin and end with them.
+        # The keys of a kind follow each other, so the page can begin and end with them.
         after, before = max(after, f"{chosen.kind}:"), end_of_prefix(f"{chosen.kind}:")
     rows: list[CatalogueRow] = runner.page(
         CATALOGUE, after=after, before=before, limit=limit + 1, where=_wanted(chosen)

@@ -21,7 +21,7 @@ from ..log.row_faults import NUMBER_MAX, REBUILD
 from ..projecting.runner import ProjectionRunner
 from .origins import first_events, pieces_of
 
-# Very many items of a large store may have a word. Those of contexts with up to so many versions are looked up instead.
+# Very many items of a large store may have a word. In contexts with up to this many versions, items are found by key.
 KEYS_MAX = 256
 
 

@@ -121,7 +121,7 @@ class WhatIf:
         return [new.stream for new in appended]
 
     def _record(self, appended: Sequence[NewEvents]) -> None:
-        """Append the branches, if nothing of what they come from was erased, nor is at the same moment."""
+        """Append the branches, unless something that they come from was erased, or is erased at the same moment."""
         while True:
             unerased = events_of_store((), look(self._log))
             self._require_unerased(appended)

@@ -386,7 +386,7 @@ class PostgresFactory(RecorderFactory):
         value = self.env.get(variable)
         if value is None:
             keys = " or ".join(self.env.create_keys(variable))
-            raise OSError(f"where PostgreSQL is, is not said: set {keys}")
+            raise OSError(f"no PostgreSQL database is named: set {keys}")
         return value
 
     def _get_password(self) -> Callable[[], str] | None:

@@ -73,7 +73,7 @@ class FollowableRecorder(persistence.ApplicationRecorder):
         """Return up to `limit` notifications with ids above `after`."""
 
     def mark_of(self, notification: Notification) -> object:
-        """Return by what a notification that was seen is known again."""
+        """Return a value by which a notification is recognised when it is read again."""
         return notification
 
 

@@ -53,8 +53,8 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 def require_storable(tracking: Tracking) -> None:
     """
-    Require that either database can store a position. It refuses one only in the transaction of its events, where it
-    would be an error of the thread that commits for several.
+    Require that both databases can store a position. They would refuse it only in the transaction of its events, in a
+    thread that commits for several callers.
 
     Raises:
         DataError: the name cannot be stored, or the id is too large.
@@ -65,7 +65,7 @@ def require_storable(tracking: Tracking) -> None:
 
 
 def within(number: int, most: int = LAST) -> int:
-    """Return a bound of numbers that are stored, 0 and above, as the nearest one that either database takes."""
+    """Return the nearest bound that both databases take, for a range of stored numbers, which are 0 or more."""
     return max(-1, min(number, most))
 
 
@@ -206,7 +206,7 @@ def content_of(event: StoredEvent) -> tuple[int, str, bytes]:
         raise IntegrityError(f"version {version} of {event.originator_id}: the first is 0 or 1")
     if not isinstance(topic, str) or not isinstance(state, bytes | bytearray | memoryview):
         raise DataError(f"topic and state of {event.originator_id} must be text and bytes")
-    # True is a version, too: in the digest it would be another than the 1 that is stored.
+    # True is an int, too, but the digest of True is not that of the 1 that is stored.
     return int(version), storable(topic), bytes(state)
 
 

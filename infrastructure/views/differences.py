@@ -94,7 +94,7 @@ def _side_shape(side: Side) -> Shape:
 
 
 def _moved_away(before: Sequence[Entry], gone: Container[int], moved: Sequence[Entry]) -> Iterator[int]:
-    """Yield the ids of the entries that were where the moved ones are no more."""
+    """Yield the ids of the entries in the places from which entries were moved."""
     waiting = Counter((_name(entry), _content_bytes(entry.item)) for entry in moved)
     for entry in before if moved else ():
         key = (_name(entry), _content_bytes(entry.item))

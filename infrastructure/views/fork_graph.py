@@ -17,7 +17,7 @@ from ...projections.lineage import LineageRow
 from ...projections.version_names import VersionNameRow
 from .shapes import Shape
 
-# So many lanes are drawn beside each other at most.
+# At most this many lanes are drawn beside each other.
 LANES_MAX = 24
 
 

@@ -211,7 +211,7 @@ def _plain(value: Any, stream: str) -> Any:
         # An item in an event is one of several types.
         return {**({"type": str(tag)} if tag else {}), **plain_fields(value, stream)}
     if isinstance(value, bytes):
-        # Bytes whose field says more of them are canonical JSON of any form.
+        # The other bytes, whose fields have an annotation, are canonical JSON of any form.
         return parse_json(value)
     if isinstance(value, tuple | list):
         return [_plain(inner, stream) for inner in value]

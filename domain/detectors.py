@@ -177,16 +177,14 @@ class Redactor:
         return f"Redactor(counts={self.counts})"
 
     @property
+    @synchronized
     def counts(self) -> dict[str, int]:
         """How many secrets were hidden so far, by kind."""
-        return self._counted()
+        return dict(self._counts)
 
     @synchronized
-    def _counted(self, kind: str = "", more: int = 0) -> dict[str, int]:
-        """Count secrets of a kind, and return how many there are of each."""
-        if more:
-            self._counts[kind] += more
-        return dict(self._counts)
+    def _count(self, kind: str, more: int) -> None:
+        self._counts[kind] += more
 
     def __call__(self, text: str) -> str:
         for detector in self._detectors:
@@ -208,5 +206,5 @@ class Redactor:
                 pieces += [text[end:start], mark]
                 end = stop
         if pieces:
-            self._counted(detector.name, len(pieces) // 2)
+            self._count(detector.name, len(pieces) // 2)
         return "".join([*pieces, text[end:]]) if pieces else text

@@ -83,7 +83,7 @@ class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Return the runs of versions."""
         numbers = _unpacked(self)
         if len(numbers) % 2:
-            raise DamagedError(f"a list of items of {self.stream or 'the own stream'}", "a gap has no run behind it")
+            raise _damaged(self, "a gap has no run behind it")
         ranges, end = [], 0
         for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
             start = end + gap
@@ -166,7 +166,11 @@ def _unpacked(span: Span) -> list[int]:
             numbers.append(number)
             number = shift = 0
         elif shift > NUMBER_BITS_MAX:
-            raise DamagedError(f"a list of items of {span.stream or 'the own stream'}", "a number in it is too long")
+            raise _damaged(span, "a number in it is too long")
     if shift:
-        raise DamagedError(f"a list of items of {span.stream or 'the own stream'}", "it ends within a number")
+        raise _damaged(span, "it ends within a number")
     return numbers
+
+
+def _damaged(span: Span, reason: str) -> DamagedError:
+    return DamagedError(f"a list of items of {span.stream or 'its own stream'}", reason)

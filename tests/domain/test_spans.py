@@ -69,6 +69,6 @@ def test_a_number_of_nine_bytes(start: int) -> None:
 )
 def test_damaged_names(runs: bytes, why: str) -> None:
     """What cannot have been written is told, with the stream that is meant."""
-    for stream, said in (("chat:a", "chat:a"), (OWN, "the own stream")):
+    for stream, said in (("chat:a", "chat:a"), (OWN, "its own stream")):
         with pytest.raises(DamagedError, match=rf"items of {said} is damaged: .*{why}"):
             Span(stream, runs).ranges()

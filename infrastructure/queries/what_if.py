@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from ...domain.arguments import refuse_copy
 from ...domain.chat.context import ChatContext
 from ...domain.chat.rules.decide import CHAT
 from ...domain.clock import System, time_of
 from ...domain.concurrency.locks import renew_in_child, synchronized
-from ...domain.context.context import Attachment
+from ...domain.context.context import Attachment, Context
 from ...domain.context.decider import Decider
 from ...domain.context.folded_stream import Place
 from ...domain.context.journal import Journal
@@ -30,6 +30,8 @@ from ...domain.pool.queue import ContextQueue
 from ...domain.positions import Moment
 from ..context_streams import first_event, named_versions, root_of
 from .cuts import Cut
+
+C = TypeVar("C", bound=Context[Any])
 
 
 class WhatIf:
@@ -65,7 +67,7 @@ class WhatIf:
             InvalidInputError: the id cannot be one, or is taken.
             DecisionRefusedError: everything was kept already.
         """
-        then = ChatContext.standing_on(self._journal("chat", context_id, CHAT), self._attachment())
+        then = self._then(ChatContext, "chat", context_id, CHAT)
         return then.fork(self._free("chat", new_id), agent=agent)
 
     def queue(self, context_id: str, new_id: str | None = None) -> ContextQueue[Any]:
@@ -75,8 +77,7 @@ class WhatIf:
         Raises:
             NotFoundError, InvalidInputError, DecisionRefusedError: as for `chat`.
         """
-        journal = self._journal("queue", context_id, ContextQueue.decider)
-        then: ContextQueue[Any] = ContextQueue.standing_on(journal, self._attachment())
+        then: ContextQueue[Any] = self._then(ContextQueue, "queue", context_id, ContextQueue.decider)
         return then.branch(context_id=self._free("queue", new_id))
 
     def pool(self, context_id: str, new_id: str | None = None) -> ContextPool[Any]:
@@ -86,8 +87,7 @@ class WhatIf:
         Raises:
             NotFoundError, InvalidInputError, DecisionRefusedError: as for `chat`.
         """
-        journal = self._journal("pool", context_id, ContextPool.decider)
-        then: ContextPool[Any] = ContextPool.standing_on(journal, self._attachment())
+        then: ContextPool[Any] = self._then(ContextPool, "pool", context_id, ContextPool.decider)
         return then.branch(context_id=self._free("pool", new_id))
 
     @synchronized
@@ -149,17 +149,19 @@ class WhatIf:
             return all([*log.read_events(one.stream, until=len(one.events))] == [*one.events] for one in appended)
         return False
 
-    def _journal(self, kind: str, context_id: str, decider: Decider[Any]) -> Journal[Any]:
+    def _then(self, cls: type[C], kind: str, context_id: str, decider: Decider[Any]) -> C:
+        """Return a context as it was at the moment."""
         self._require_open()
         stream = stream_id(kind, context_id)
         version = self._overlay.head(stream)
         if not version:
             raise NotFoundError(f"there was no {kind} context {context_id!r} at that moment")
         first: Any = first_event(self._overlay, stream)
-        return Journal(self._overlay, Place(stream, root_of(first, stream), first.agent), decider, version=version)
-
-    def _attachment(self) -> Attachment:
-        return Attachment(self._overlay, system=self._system, durability="commit", unflushed=None, is_detached=False)
+        place = Place(stream, root_of(first, stream), first.agent)
+        attachment = Attachment(
+            self._overlay, system=self._system, durability="commit", unflushed=None, is_detached=False
+        )
+        return cls.standing_on(Journal(self._overlay, place, decider, version=version), attachment)
 
     def _free(self, kind: str, new_id: str | None) -> str | None:
         if new_id is not None and self._log.head(stream_id(kind, new_id)):

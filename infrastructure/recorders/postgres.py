@@ -304,7 +304,7 @@ def _pool_of(settings: PostgresSettings) -> Pool:
         min_size=0,
         max_size=settings.pool_size + settings.max_overflow,
         open=False,
-        configure=_configuration(settings.idle_in_transaction_session_timeout),
+        configure=partial(_configure, settings.idle_in_transaction_session_timeout),
         check=ConnectionPool.check_connection if settings.pre_ping else None,
         timeout=settings.connect_timeout,
         max_waiting=settings.max_waiting,
@@ -333,11 +333,8 @@ def _fresh_password_class(get_password: Callable[[], str]) -> type[_PooledConnec
     return FreshPasswordConnection
 
 
-def _configuration(idle_seconds: int) -> Callable[[Connection[DictRow]], None]:
-    def configure(connection: Connection[DictRow]) -> None:
-        connection.execute(f"SET idle_in_transaction_session_timeout = {int(idle_seconds * 1000)}".encode())
-
-    return configure
+def _configure(idle_seconds: int, connection: Connection[DictRow]) -> None:
+    connection.execute(f"SET idle_in_transaction_session_timeout = {int(idle_seconds * 1000)}".encode())
 
 
 class PostgresFactory(RecorderFactory):

@@ -101,7 +101,8 @@ class StoreRecorder(FollowableRecorder):
                 after = max(after, until - limit)
             elif limit is not None:
                 until = min(until, after + limit)
-            recorded = [one for one in self._log.read(stream, after=after, until=until) if self._has(one)]
+            found = self._log.read(stream, after=after, until=until)
+        recorded = [one for one in found if one.position.slice == self._slice]
         if desc:
             recorded.reverse()
         return [StoredEvent(one.stream, one.version, tag_of(one.event), _state_of(one)) for one in recorded]
@@ -157,9 +158,6 @@ class StoreRecorder(FollowableRecorder):
     def mark_of(self, notification: Notification) -> object:
         """Return the digest of a notification's event, which stays when its texts are erased."""
         return _DECODER.decode(notification.state).digest
-
-    def _has(self, recorded: RecordedEvent) -> bool:
-        return recorded.position.slice == self._slice
 
     def max_notification_id(self) -> int | None:
         """Return the position of the last event; None if there is none."""

@@ -58,7 +58,7 @@ class OverlayLog:
             return "this what-if was kept and takes nothing more: open its branches in the store"
         past = (new.stream for new in batch if new.stream not in self._roots and self.head(new.stream))
         stream = next(past, None)
-        return None if stream is None else f"{stream} belongs to the log below: fork it and change the fork"
+        return None if stream is None else f"{stream} can only be read here: fork it, and change the fork"
 
     @synchronized
     def finish(self) -> list[NewEvents]:

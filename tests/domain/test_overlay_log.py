@@ -97,7 +97,7 @@ def test_the_past_cannot_grow(below: MemoryLog) -> None:
         for stream, version in ((C, 0), (A, 2))
     ]
 
-    with pytest.raises(DecisionRefusedError, match="chat:a belongs to the log below"):
+    with pytest.raises(DecisionRefusedError, match="chat:a can only be read here"):
         log.append(batch).result()
     assert (log.head(C), log.head(A), log.finish()) == (0, 2, [])
 

@@ -66,24 +66,24 @@ def invalid_calls_of(message: Any) -> list[Any]:
 
 
 def _listed(calls: Any) -> list[Any]:
-    # A recorded message is any JSON object, as a stranger may have written it.
+    # A recorded message may be any JSON object.
     return list(calls) if isinstance(calls, list | tuple) else []
 
 
 def _require_lists_of_calls(message: Any) -> None:
     """
-    Require that the calls of a message can be read as such.
+    Require that the calls of a message are lists.
 
     Raises:
-        TypeError: there is another value in their place, which would be lost.
+        InvalidInputError: a field for calls has another value, which would be lost.
     """
     beside = field(message, "additional_kwargs") or {}
     if not isinstance(beside, Mapping):
-        raise TypeError(f"its `additional_kwargs` are of the type {type(beside).__name__}")
+        raise InvalidInputError(f"the `additional_kwargs` of a message are {beside!r}: give a dict")
     for held, name in ((message, "tool_calls"), (beside, "tool_calls"), (message, "invalid_tool_calls")):
         calls = field(held, name)
         if calls and not isinstance(calls, list | tuple):
-            raise TypeError(f"its `{name}` are of the type {type(calls).__name__}")
+            raise InvalidInputError(f"the `{name}` of a message are {calls!r}: give a list")
 
 
 def is_blank(value: Any) -> bool:
@@ -176,8 +176,7 @@ def message_of(message: Any) -> Message:
     Return a message of any form as one of these classes.
 
     Raises:
-        InvalidInputError: it is not one of the four kinds.
-        TypeError: its calls are no list.
+        InvalidInputError: it is not one of the four kinds, or its calls are not a list.
     """
     kind = kind_of(message)
     if kind is None:
@@ -185,6 +184,12 @@ def message_of(message: Any) -> Message:
             f"a {type(message).__name__} is no message: give a HumanMessage, AIMessage, ToolMessage or "
             "SystemMessage, or a dict whose `type` or `role` says which it is"
         )
+    if kind == "assistant":
+        _require_lists_of_calls(message)
+    return _made_of(kind, message)
+
+
+def _made_of(kind: Kind, message: Any) -> Message:
     made: dict[str, Any] = {
         "content": _or_empty(field(message, "content")),
         "name": field(message, "name") or None,
@@ -193,7 +198,6 @@ def message_of(message: Any) -> Message:
         "id": field(message, "id") or None,
     }
     if kind == "assistant":
-        _require_lists_of_calls(message)
         made |= {"tool_calls": calls_of(message), "invalid_tool_calls": invalid_calls_of(message)}
     elif kind == "tool":
         made["tool_call_id"] = _or_empty(field(message, "tool_call_id"))
@@ -206,7 +210,7 @@ def message_to_dict(message: Any) -> dict[str, Any]:
     Return the record of a message of any form.
 
     Raises:
-        InvalidInputError: it is not one of the four kinds.
+        InvalidInputError: it is not one of the four kinds, or its calls are not a list.
     """
     return message_of(message).to_dict()
 
@@ -216,13 +220,28 @@ def message_from_dict(record: Any) -> Message | None:
     Return the message of a record, or None for an unknown type and for a tool message without a call id.
 
     System messages are returned too; the seed promises this but does not do it.
+
+    Raises:
+        InvalidInputError: its calls are not a list.
+    """
+    message = recorded_message(record)
+    if isinstance(message, AIMessage):
+        _require_lists_of_calls(record)
+    return message
+
+
+def recorded_message(record: Any) -> Message | None:
+    """
+    Return the same for a record that a log holds: calls that are not a list are left out.
+
+    The log may have been written or imported without the checks of `message_of`.
     """
     if not isinstance(record, Mapping):
         return None
     kind = kind_of(record)
     if kind is None or (kind == "tool" and is_blank(record.get("tool_call_id"))):
         return None
-    return message_of(record)
+    return _made_of(kind, record)
 
 
 def _or_empty(value: Any) -> Any:
@@ -311,9 +330,8 @@ def _text_in(part: Any) -> str | None:
 
 def _with_content_only(message: Any, content: Any) -> Any:
     """Return a message with this content and no calls, of the same class if possible."""
-    extra = field(message, "additional_kwargs") or {}
-    if isinstance(extra, Mapping):
-        extra = {key: value for key, value in extra.items() if key not in CALL_KEYS}
+    extra = field(message, "additional_kwargs")
+    extra = {key: value for key, value in extra.items() if key not in CALL_KEYS} if isinstance(extra, Mapping) else {}
     change: dict[str, Any] = {
         "content": content,
         "tool_calls": [],

@@ -23,7 +23,7 @@ from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, 
 from ..ids import split_stream_id
 from ..log.envelope import acting
 from ..log.ports import Log, NewEvents
-from ..messages import Message, build_current_context, clean_messages, message_from_dict, message_to_dict
+from ..messages import Message, build_current_context, clean_messages, message_to_dict, recorded_message
 from ..positions import Moment
 from ..spans import Ref, Segment
 from . import commands
@@ -505,7 +505,7 @@ class Run(Context[RunState]):
 
     def messages(self, *, clean: bool = False) -> list[Message]:
         """Return all recorded messages, or with `clean`, the messages cleaned so that they can be replayed."""
-        held = (message_from_dict(parse_json(one.event.record)) for one in self._state.messages.values())
+        held = (recorded_message(parse_json(one.event.record)) for one in self._state.messages.values())
         messages = [message for message in held if message is not None]
         return clean_messages(messages) if clean else messages
 

@@ -7,6 +7,7 @@ import pytest
 
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from refold.domain.trajectory.commands import RecordMessages
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import RunStateError
 
@@ -147,7 +148,24 @@ def test_clean_messages() -> None:
     assert run.context_text().startswith("=== CURRENT CONTEXT ===")
 
 
-@pytest.mark.parametrize("message", [None, 5, "hi", {}, {"role": "nobody"}, HumanMessage({1}), HumanMessage("\ud800")])
+def test_recorded_messages_whose_calls_are_not_lists() -> None:
+    """An import of events can record such messages: they are shown without their calls."""
+    run, _ = asked()
+    first, second = (
+        b'{"type":"ai","content":"a","tool_calls":"f()"}',
+        b'{"type":"ai","content":"b","tool_calls":[{"id":1}]',
+    )
+    run._record(RecordMessages((first, second + b',"additional_kwargs":[1]}')))
+
+    assert [message.content for message in run.messages(clean=True)] == ["a", "b"]
+    assert run.context_text().count("[Assistant]\nb") == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [None, 5, "hi", {}, {"role": "nobody"}, HumanMessage({1}), HumanMessage("\ud800"),
+     {"type": "ai", "tool_calls": "f()"}, {"type": "ai", "additional_kwargs": [1]}],
+)  # fmt: skip
 def test_what_is_no_message(message: Any) -> None:
     """It is refused, and with it those that were given beside it."""
     run, _ = asked()

@@ -252,14 +252,11 @@ class FallbackLLM(LLM):
             close = getattr(answer, "aclose", None)
             if close is not None:
                 await close()
-        if begun is not None and not calls_tools:
-            self._measured(call, (begun - started) * 1_000)
+        is_active = call.index == self._standing.active
+        if self._measure_latency and is_active and begun is not None and not calls_tools:
+            self.record_latency((begun - started) * 1_000)
         for response in whole:
             yield response
-
-    def _measured(self, call: _Call, latency_ms: float) -> None:
-        if self._measure_latency and call.index == self._standing.active:
-            self.record_latency(latency_ms)
 
     def _on_provider_error(self, error: object) -> None:
         calls = [call for call in self._calls if call.index == self._standing.active]

@@ -14,6 +14,8 @@ from contextvars import ContextVar
 from types import EllipsisType
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from ..errors import NotFoundError
 from ..log.ports import Log
 from ..named_events import Resolved
@@ -295,9 +297,8 @@ class ChangingSettings(Change):
         return ChangeSettings(self._new_limit(state), state.tags if self._tags is None else self._tags)
 
     async def announce(self, container: Owner, stage: Stage) -> None:
-        limit = self._new_limit(stage.state)
-        too_many = 0 if limit is None else len(stage.state.items) - limit
-        await announce_leaving(container, stage, [held for _, held in stage.state.items.first(too_many)])
+        limited = replace(stage.state, limit=self._new_limit(stage.state))
+        await announce_leaving(container, stage, overflow(limited, 0))
 
 
 class Adding(AddingChange):

@@ -51,7 +51,7 @@ class Side(NamedTuple):
     stream: str
     version: int
     state: ContainerState
-    gone: Mapping[Ref, Departed]
+    gone: dict[Ref, Departed]
     ever: Set[Ref]
     returned: Set[Ref]
 
@@ -59,13 +59,17 @@ class Side(NamedTuple):
         """Return the origins of a pool's items by id, with their streams."""
         return {str(key): held.ref.within(self.stream) for key, held in self.state.items.items()}
 
+    def last_departure(self, item_id: str) -> Departed | None:
+        """Return how the item with this id left last, or None."""
+        return next((left for left in reversed(self.gone.values()) if left.held.event.id == item_id), None)
+
     def last_change(self, item_id: str) -> Ref:
         """Return the last event that added or removed the item with this id."""
         held = self.state.items.get(item_id)
         if held is not None:
             return held.ref.within(self.stream)
-        left = [departure for departure in self.gone.values() if departure.held.event.id == item_id]
-        return Ref(left[-1].version, left[-1].stream or self.stream) if left else Ref(self.version, self.stream)
+        left = self.last_departure(item_id)
+        return Ref(self.version, self.stream) if left is None else Ref(left.version, left.stream or self.stream)
 
     def includes(self) -> dict[str, int]:
         """Return the last version of each container that this one includes: its ancestors first, itself last."""
@@ -159,10 +163,8 @@ def _kept_side(choice: object, item_id: str) -> str:
 
 def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
     """Return whether an item is missing on a side only because it was evicted to make room."""
-    if ref is not None:
-        return False
-    left = [departure for departure in side.gone.values() if departure.held.event.id == item_id]
-    return bool(left) and (left[-1].how, left[-1].reason) == ("evict", "limit")
+    left = side.last_departure(item_id) if ref is None else None
+    return left is not None and (left.how, left.reason) == ("evict", "limit")
 
 
 def _with_stream(held: Held, stream: str) -> Held:
@@ -195,28 +197,25 @@ async def merge_into(
         raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
     if other.log is container.log:
 
-        def looked() -> Merging:
-            erasures = _looked(container.log, rule)
-            return Merging(_settled_side(other), other.log, rule, other, erasures)
+        def read_here() -> Merging:
+            erasures = _erasures_seen(container.log, rule)
+            other.flush()
+            theirs = _side(log_within(other.log), other.stream_id, other.version)
+            return Merging(theirs, other.log, rule, other, erasures)
 
-        change = await other._attachment.waiting(looked)
+        change = await other._attachment.waiting(read_here)
         await container.change(change, expected_version, key)
         return
     await _adopt_and_merge(container, other, rule, expected_version, key)
 
 
-def _looked(log: Log, rule: ConflictRule) -> int | None:
-    """Return the version of the erasures if the rule may make something of both sides, which are read behind it."""
+def _erasures_seen(log: Log, rule: ConflictRule) -> int | None:
+    """Return the version of the erasures if the rule may make an item from both sides; they are read after this."""
     return None if isinstance(rule, str) else look(log)
 
 
 def _into_itself(container: Container[Any]) -> InvalidInputError:
     return InvalidInputError(f"{container.stream_id} cannot be merged into itself")
-
-
-def _settled_side(other: Container[Any]) -> Side:
-    other.flush()
-    return _side(log_within(other.log), other.stream_id, other.version)
 
 
 async def _adopt_and_merge(
@@ -230,7 +229,7 @@ async def _adopt_and_merge(
 
     def read() -> tuple[Sequence[NewEvents], Merging]:
         other.flush()
-        erasures = _looked(container.log, rule)
+        erasures = _erasures_seen(container.log, rule)
         copy = adopted_copy(
             other.log,
             other.stream_id,

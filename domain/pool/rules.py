@@ -7,6 +7,7 @@ from functools import partial
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from ..context.decider import Decider, NameVersion, decide_name
 from ..errors import InvalidInputError, LimitExceededError, NotFoundError
@@ -126,9 +127,9 @@ def decide(kind: pool.Kind, command: Command, state: ContainerState) -> Sequence
 
 def overflow(state: ContainerState, coming: int) -> list[Held]:
     """Return the oldest items that must leave before `coming` more are added."""
-    return (
-        [] if state.limit is None else [held for _, held in state.items.first(len(state.items) + coming - state.limit)]
-    )
+    if state.limit is None:
+        return []
+    return [held for _, held in state.items.first(len(state.items) + coming - state.limit)]
 
 
 def _add(kind: pool.Kind, items: Sequence[pool.AddedEvent], state: ContainerState) -> Events:
@@ -223,7 +224,7 @@ def _merge(kind: pool.Kind, command: Merge, state: ContainerState) -> Events:
 def _change_settings(kind: pool.Kind, limit: int | None, tags: tuple[str, ...], state: ContainerState) -> Events:
     if (limit, tags) == (state.limit, state.tags):
         return []
-    leaving = [] if limit is None else [held for _, held in state.items.first(len(state.items) - limit)]
+    leaving = overflow(replace(state, limit=limit), 0)
     # The items leave first, so that no version holds more items than the limit.
     return [*_evicted(kind, leaving, "limit"), kind.settings(limit=limit, tags=tags)]
 

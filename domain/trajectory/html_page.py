@@ -11,7 +11,7 @@ import json
 from graphlib import TopologicalSorter
 
 from ..frozen import thaw
-from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode, visible
+from .trajectory import Trajectory, TrajectoryEdge, TrajectoryNode, forward_sources, visible
 
 # The sizes of the drawing, in pixels.
 WIDTH, HEIGHT = 190, 44
@@ -54,11 +54,7 @@ def to_html(graph: Trajectory, title: str) -> str:
 
 def _places(graph: Trajectory) -> Places:
     """Return the corner of each node's box: its row is below the rows of all nodes with an edge to it."""
-    # An edge that leads back would close a cycle.
-    before: dict[str, list[str]] = {name: [] for name in graph.nodes}
-    for edge in graph.edges:
-        if not edge.leads_back:
-            before[edge.target].append(edge.source)
+    before = forward_sources(graph)
     rows: dict[str, int] = {}
     for name in TopologicalSorter(before).static_order():
         rows[name] = 1 + max((rows[one] for one in before[name]), default=-1)

@@ -28,7 +28,7 @@ from .nodes import COMPUTATION, DATA, DESCRIPTION, node_name, require_fields
 from .rules import stored_fields
 from .run import Run
 from .state import EMPTY, fold
-from .trajectory import TrajectoryEdge
+from .trajectory import TrajectoryEdge, by_end
 
 # The name of the version at which a run had exactly the imported content.
 IMPORTED = "imported"
@@ -264,9 +264,7 @@ def _require_ends(record: RoundRecord) -> None:
 
 
 def _require_acyclic(record: RoundRecord) -> None:
-    sources: dict[str, list[str]] = {node.name: [] for node in record.nodes}
-    for edge in record.edges:
-        sources[edge.target].append(edge.source)
+    sources = by_end((node.name for node in record.nodes), ((edge.target, edge.source) for edge in record.edges))
     try:
         TopologicalSorter(sources).prepare()
     except CycleError as error:
@@ -294,9 +292,7 @@ class _RoundImport:
     def __init__(self, run: Run, record: RoundRecord) -> None:
         self._run, self._record = run, record
         self._refs: dict[str, Ref] = {}
-        self._edges_to: dict[str, list[TrajectoryEdge]] = {node.name: [] for node in record.nodes}
-        for edge in record.edges:
-            self._edges_to[edge.target].append(edge)
+        self._edges_to = by_end((node.name for node in record.nodes), ((edge.target, edge) for edge in record.edges))
 
     def carry_out(self) -> None:
         """Record the round, and name the version after it."""
@@ -308,7 +304,7 @@ class _RoundImport:
         self._run.name_version(IMPORTED)
 
     def _do(self, command: object) -> None:
-        self._run._record(command, None, None, catch_up=False)
+        self._run._record(command, catch_up=False)
 
     def _called(self, name: str) -> str:
         """Return the name that a node has in the run at this moment."""

@@ -358,7 +358,7 @@ class Run(Context[RunState]):
                     current.record_after(self.stream_id, [one.stream for one in event.rounds])
                 past = past_rounds(log_within(self._journal.log), event.rounds)
                 # It does not count as a call of its own: if nothing has changed, nothing is recorded.
-                self._record(commands.RestoreRounds(event, past), None, None, catch_up=True, call=OPENING)
+                self._record(commands.RestoreRounds(event, past), catch_up=True, call=OPENING)
         return list(found)
 
     def _rounds_before(self, until: int, agent: int) -> dict[int, Segment]:
@@ -595,7 +595,7 @@ class Run(Context[RunState]):
     def _request_portrait(self, ref: Ref, model: str | None) -> str | None:
         """Record that a model is asked; return the reference of that event, or None if no answer is needed."""
         before = self.version
-        if not self._record(commands.RequestPortrait(ref, model), None, None, catch_up=True).events:
+        if not self._record(commands.RequestPortrait(ref, model), catch_up=True).events:
             return None
         since = enumerate(self._journal.events(after=before, until=self.version), before + 1)
         versions = [number for number, event in since if isinstance(event, PortraitRequested) and event.node == ref]
@@ -633,7 +633,7 @@ class Run(Context[RunState]):
 
     async def _recorded(self, command: commands.WritePortrait | commands.FailPortrait) -> None:
         """Record the answer, in several attempts if the log is busy, because an answer costs money."""
-        record = partial(self._record, command, None, None, catch_up=True)
+        record = partial(self._record, command, catch_up=True)
         for attempt in range(RECORDINGS_MAX):
             await _pause(attempt)
             try:

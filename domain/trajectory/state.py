@@ -243,13 +243,14 @@ class _Fold:
         self._steps, self._messages = state.steps, draft_of(state.messages)
         self._touches_past, self._goes_backward = state.touches_past, state.goes_backward
         self._pins, self._past = state.pins, state.past
-        self._hashed, self._stored = state.hashed, state.stored
 
     def state(self) -> RunState:
         """Return the state at the end."""
         base, out = self._base, self._out
         vertices, into = settled(self._vertices, base.vertices), settled(self._into, base.into)
-        return RunState(
+        # `hashed` and `stored` stay as they are.
+        return replace(
+            base,
             version=self._version,
             opened=self._opened,
             is_closed=self._is_closed,
@@ -269,8 +270,6 @@ class _Fold:
             pins=self._pins,
             past=self._past,
             out=Outgoing(vertices, into, None if out is None else settled(out, base.out.by_source)),
-            hashed=self._hashed,
-            stored=self._stored,
         )
 
     def apply(self, event: Completed) -> None:
@@ -316,8 +315,7 @@ class _Fold:
     def _register(self, event: run.NodeRegistered) -> None:
         self._add_vertex(event.type, event)
         for source in event.sources:
-            if source.stream:
-                self._touches_past = True
+            self._touches_past |= bool(source.stream)
             if self._out is not None:
                 edge = Edge(Ref(self._version), event.edge, self._version)
                 self._out[source] = edge, self._out.get(source)
@@ -328,7 +326,8 @@ class _Fold:
 
     def _add_vertex(self, node_type: str, event: run.NodeEvent) -> None:
         version, name = self._version, node_name(node_type, event.label)
-        before = self._newest.get(name) or (self._hashed.get(hash_of(name), 0) if self._hashed else 0)
+        hashed = self._base.hashed
+        before = self._newest.get(name) or (hashed.get(hash_of(name), 0) if hashed else 0)
         older = self._vertices.get(before) if before else None
         number = older.number + 1 if older else 1
         self._vertices[version] = Vertex(version, self._source_of(event), node_type, name, number, before)
@@ -336,18 +335,18 @@ class _Fold:
         self._counts[node_type] = self._counts.get(node_type, 0) + 1
 
     def _source_of(self, event: Any) -> Any:
-        stored = self._stored
+        stored = self._base.stored
         return event if stored is None or stored.until is not None else stored
 
     def _change(self, event: run.NodeChanged | run.PortraitWritten) -> None:
         node = event.node
         self._changes[node] = Change(self._version, self._source_of(event)), self._changes.get(node)
-        self._touches_past = self._touches_past or bool(node.stream)
+        self._touches_past |= bool(node.stream)
 
     def _remove(self, event: run.NodeRemoved) -> None:
         self._removed[event.node] = self._version
         self._move_pointers((event.node,), event.joined)
-        self._touches_past = self._touches_past or bool(event.node.stream)
+        self._touches_past |= bool(event.node.stream)
         if event.node == Ref(self._query):
             self._query = 0
 
@@ -356,8 +355,8 @@ class _Fold:
         if self._out is not None:
             self._out[source] = Edge(target, event.edge, self._version), self._out.get(source)
         self._into[target] = Edge(source, event.edge, self._version), self._into.get(target)
-        self._touches_past = self._touches_past or bool(source.stream or target.stream)
-        self._goes_backward = self._goes_backward or not is_forward(source, target)
+        self._touches_past |= bool(source.stream or target.stream)
+        self._goes_backward |= not is_forward(source, target)
 
     def _move_pointers(self, left: Iterable[Ref], joined: Iterable[Ref]) -> None:
         for ref in left:

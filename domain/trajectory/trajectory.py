@@ -22,6 +22,7 @@ from ..spans import Ref
 from .nodes import DATA, DESCRIPTION, NodeNotFoundError, node_name
 
 T = TypeVar("T", bound=Hashable)
+V = TypeVar("V")
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")
 # Zero-width joiners stay, since some words and emoji need them.
 JOINERS = "\u200c\u200d"
@@ -141,11 +142,11 @@ class Trajectory:
 
     @cached_property
     def _following(self) -> dict[str, list[str]]:
-        return _adjacent(self.nodes, ((edge.source, edge.target) for edge in self.edges))
+        return by_end(self.nodes, ((edge.source, edge.target) for edge in self.edges))
 
     @cached_property
     def _preceding(self) -> dict[str, list[str]]:
-        return _adjacent(self.nodes, ((edge.target, edge.source) for edge in self.edges))
+        return by_end(self.nodes, ((edge.target, edge.source) for edge in self.edges))
 
     def successors(self, name: str) -> list[str]:
         """Return the names of the nodes with an edge from a node."""
@@ -197,9 +198,8 @@ class Trajectory:
     @cached_property
     def is_acyclic(self) -> bool:
         """Whether no path leads from a node to itself; edges with `leads_back` do not count."""
-        forward = ((edge.target, edge.source) for edge in self.edges if not edge.leads_back)
         try:
-            TopologicalSorter(_adjacent(self.nodes, forward)).prepare()
+            TopologicalSorter(forward_sources(self)).prepare()
         except CycleError:
             return False
         return True
@@ -289,11 +289,17 @@ def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Itera
                 yield one
 
 
-def _adjacent(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    adjacent: dict[str, list[str]] = {name: [] for name in names}
-    for here, there in pairs:
-        adjacent[here].append(there)
-    return adjacent
+def by_end(names: Iterable[str], pairs: Iterable[tuple[str, V]]) -> dict[str, list[V]]:
+    """Return the edges, or the other ends of the edges, by the end that each pair begins with; each name is a key."""
+    found: dict[str, list[V]] = {name: [] for name in names}
+    for end, value in pairs:
+        found[end].append(value)
+    return found
+
+
+def forward_sources(graph: Trajectory) -> dict[str, list[str]]:
+    """Return the sources of the edges to each node; edges that lead back are left out, so there is no cycle."""
+    return by_end(graph.nodes, ((edge.target, edge.source) for edge in graph.edges if not edge.leads_back))
 
 
 def _of(adjacent: Mapping[str, list[str]], name: str) -> list[str]:

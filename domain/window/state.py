@@ -310,15 +310,12 @@ class Departures:
             case window.WindowAdded() | window.WindowReplaced():
                 self._there[number] = None
             case window.WindowRestored(items=items):
-                self._come(_versions(items))
+                for version in _versions(items):
+                    self._left.pop(version, None)
+                    self._dropped.pop(version, None)
+                    self._there[version] = None
             case window.WindowDropped():
                 self._dropped[number] = None
-
-    def _come(self, versions: Iterable[int]) -> None:
-        for version in versions:
-            self._left.pop(version, None)
-            self._dropped.pop(version, None)
-            self._there[version] = None
 
     def _item_at(self, version: int) -> Held:
         event: window.WindowItemEvent = self._events[version - 1]

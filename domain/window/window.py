@@ -366,7 +366,7 @@ class ContextWindow(Context[WindowState]):
         self._record(rules.Clear(), expected_version, idempotency_key, catch_up=False)
 
     def _set(self, command: rules.Command) -> None:
-        self._record(command, None, None, catch_up=False)
+        self._record(command, catch_up=False)
 
     def _versions(self, births: Iterable[str]) -> tuple[int, ...]:
         refs = [ref_of(birth, self.stream_id) for birth in births]

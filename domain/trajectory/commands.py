@@ -1,8 +1,8 @@
 """
 The commands of a run.
 
-They name nodes as callers do. A name is looked up when the command is decided, so a command that is decided again after
-another writer's is decided on the graph with that writer's changes.
+They name nodes as callers do. A name is looked up when the command is decided. So if another writer came first, the
+command is decided again on the graph with that writer's changes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AddEdge(msgspec.Struct, frozen=True):
 
 
 class MovePointers(msgspec.Struct, frozen=True):
-    """Make some nodes pointers, and others not."""
+    """Make the nodes in `joined` pointers; those in `left` are no longer pointers."""
 
     left: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
@@ -107,8 +107,7 @@ class WritePortrait(msgspec.Struct, frozen=True):
     """
     Record a model's answer as the description of a vertex, if that is still empty; `made_at` as for `ModifyNode`.
 
-    `erasures` is the version of the erasures (`erasure.foreign_erasures`) at which the texts were read of which it was
-    made.
+    `erasures` is the version of the erasures (`erasure.foreign_erasures`) at which the texts for the model were read.
     """
 
     node: Ref

@@ -73,7 +73,7 @@ async def in_daemon_thread(call: Callable[..., T], *args: Any) -> T:
     import asyncio
 
     context, done = copy_context(), Future[T]()
-    # With this, a waiter that gives up does not cancel the work.
+    # A waiter that gives up must not cancel the work.
     done.set_running_or_notify_cancel()
 
     def work() -> None:
@@ -97,7 +97,7 @@ class _Job:
         # A reference to the task: an event loop alone does not keep its task alive.
         self.task: asyncio.Task[None] | None = None
         self.over: Future[None] = Future()
-        # With this, a waiter that gives up does not cancel the work.
+        # A waiter that gives up must not cancel the work.
         self.over.set_running_or_notify_cancel()
 
 
@@ -110,7 +110,7 @@ class PortraitTasks:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # The tasks go on in the parent process. Releasing this object would stop the parent's loop, so it is kept.
+        # The tasks run in the parent process. If this process released the object, it would stop the parent's loop.
         if self._own is not None:
             keep_for_ever(self._own)
         self._lock = threading.Lock()
@@ -138,7 +138,7 @@ class PortraitTasks:
         return jobs
 
     async def wait(self, timeout: float | None) -> list[Ref]:
-        """Wait for the present tasks, and return the vertices whose tasks are not done in time."""
+        """Wait for the tasks that run now; return the vertices whose tasks are not done after `timeout` seconds."""
         import asyncio
 
         jobs = self._under_way()
@@ -184,10 +184,10 @@ class PortraitTasks:
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error("a portrait could not be recorded, and can be asked for again", exc_info=error)
-        locked(self._lock, self._let_go, ref, job)
+        locked(self._lock, self._forget, ref, job)
         job.over.set_result(None)
 
-    def _let_go(self, ref: Ref, job: _Job) -> None:
+    def _forget(self, ref: Ref, job: _Job) -> None:
         if self._jobs.get(ref) is job:
             del self._jobs[ref]
 

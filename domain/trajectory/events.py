@@ -22,7 +22,7 @@ from .nodes import DESCRIPTION, NODE_TYPES, require_fields
 
 QUEUES = ("pre", "todo", "post")
 QUEUE = one_of(*QUEUES)
-# The type of the node of a question, which its event leaves out.
+# The type of the node of a question; the event `QueryRegistered` does not name it.
 QUERY = "Query"
 MICROSECONDS = 1_000_000
 
@@ -153,7 +153,7 @@ class PortraitFailed(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.
 
 
 class PortraitDiscarded(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="run.portrait_discarded.v1"):
-    """A model described a node that had been described by somebody else, or removed, in the meantime."""
+    """A model described a node that somebody else had described or removed in the meantime."""
 
     node: Ref
     description: str

@@ -38,9 +38,9 @@ class RunFactory:
         self._attachment = detached_attachment() if attachment is None else attachment
         self._class = runs
         self._runs: WeakValueDictionary[RunId, Run] = WeakValueDictionary()
-        # Events of a transaction keep the journal on which they were decided.
+        # An open transaction keeps the journals on which its events were decided.
         self._journals: WeakValueDictionary[RunId, Journal[RunState]] = WeakValueDictionary()
-        # The number of the last sub-agent that was created here, by its main run; those used last are the last.
+        # The number of the last sub-agent that was created here, by its main run, in the order of their last use.
         self._subs: dict[RunId, int] = {}
         self._after_fork()
         renew_in_child(self)
@@ -68,7 +68,7 @@ class RunFactory:
         Raises:
             InvalidInputError: a part of the identity is not valid, the run is another agent's, or the sub-agent's main
                 run does not exist.
-            NotFoundError: the run does not exist, as is always so for a new one, and `create` is False.
+            NotFoundError: `create` is False, and the run does not exist or `sub_id` is None.
         """
         if agent is not None:
             agent = require_unicode(agent, "the agent")
@@ -76,7 +76,7 @@ class RunFactory:
         if sub_id is None:
             main = RunId(user_id, session_id, run_id)
             if not create:
-                raise NotFoundError(f"sub_id=None is a new run beside {main.stream!r}: give a number to open one")
+                raise NotFoundError(f"sub_id=None creates a new run beside {main.stream!r}: give a number to open one")
             return self._next_sub(main, agent)
         identity = RunId(user_id, session_id, run_id, sub_id)
         with opening_allowed(self._attachment.log, identity.stream):
@@ -89,7 +89,7 @@ class RunFactory:
 
     @synchronized
     def keep(self, run: Run) -> None:
-        """Use an adopted run for all later callers that ask for it."""
+        """Return an adopted run to all later callers that open it."""
         self._runs[run.identity] = run
 
     @synchronized
@@ -103,11 +103,11 @@ class RunFactory:
         """Release all runs, or those of a user, session, round or agent; return their number. Recorded events stay."""
         wanted = (user_id, session_id, run_id, sub_id)
         leaving = [key for key in self._runs if all(part in (None, own) for part, own in zip(wanted, key, strict=True))]
-        # Runs without references may be gone from the dict meanwhile.
+        # A run without references may have left the dict in the meantime.
         return sum(self._runs.pop(key, None) is not None for key in leaving)
 
     def _changed_here(self, identity: RunId) -> Run | None:
-        """Return a run that the open transaction has changed by an object that is released since; else None."""
+        """Return a run that the open transaction has changed, if the object that changed it was released; else None."""
         journal = self._journals.get(identity)
         if journal is None or not journal.is_changed_within(current_transaction(journal.log)):
             return None
@@ -120,15 +120,17 @@ class RunFactory:
         if not create:
             raise ContextNotFoundError(journal.place.stream, ["run"])
         goes_back = restore and bool(identity.run_id) and not identity.sub_id
-        if not (self._begin_behind(journal, identity, agent) if goes_back else _begin(journal, identity, agent)):
+        if not (
+            self._begin_with_earlier_rounds(journal, identity, agent) if goes_back else _begin(journal, identity, agent)
+        ):
             # Another process created it at the same moment, so it is only opened.
             journal = self._journal(identity, agent)
         return self._new_run(journal, identity)
 
-    def _begin_behind(self, journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
+    def _begin_with_earlier_rounds(self, journal: Journal[RunState], identity: RunId, agent: str | None) -> bool:
         """
-        Create a run that goes back over the rounds before it, completely or not at all; False if another process did
-        so.
+        Create a run that goes back over the rounds before it, in one transaction; return False if another process
+        created it.
         """
         try:
             with current_or_new_transaction(self._attachment.log):
@@ -146,7 +148,7 @@ class RunFactory:
         number = self._subs.get(main, 0) + 1
         while True:
             identity = main._replace(sub_id=number)
-            # An existing run with this number may have another agent; it is not opened.
+            # The journal begins at version 0, because an existing run with this number may have another agent.
             journal = self._journal_at(StreamEnd(0), identity, agent)
             if not log.head(identity.stream) and _begin(journal, identity, agent):
                 if current_transaction(self._attachment.log) is None:
@@ -158,7 +160,7 @@ class RunFactory:
     def _note_sub(self, main: RunId, number: int) -> None:
         self._subs.pop(main, None)
         self._subs[main] = number
-        # Without its number, the next one is looked for in the log from the first on.
+        # If the number of a main run is dropped, its next sub-agent is looked for in the log from number 1 on.
         while len(self._subs) > NUMBERS_KEPT:
             del self._subs[next(iter(self._subs))]
 
@@ -178,7 +180,7 @@ class RunFactory:
         return Journal(self._attachment.log, place, RUNS, version=end.version, digest=end.digest, unflushed=unflushed)
 
     def _new_run(self, journal: Journal[RunState], identity: RunId) -> Run:
-        # The opening is never queued, since all queued events of the run depend on it.
+        # Set after the opening: it must be in the log before events that depend on it are queued.
         journal.durability = self._attachment.durability
         run = self._class(journal, self._attachment, identity)
         self._runs[identity], self._journals[identity] = run, journal

@@ -46,7 +46,7 @@ class RunGraph:
         # All rounds, oldest first; the run itself is the last one.
         self.rounds = (*((past.stream, past.state) for past in state.past), (OWN, state))
         self._places = {stream: place for place, (stream, _) in enumerate(self.rounds)}
-        # The places of the rounds that say something of vertices of earlier ones.
+        # The places of the rounds that changed, removed or joined vertices of earlier rounds.
         self._touching = [place for place, (_, state) in enumerate(self.rounds) if state.touches_past]
 
     # Names
@@ -79,7 +79,7 @@ class RunGraph:
         return next((ref for ref in self.ever_named(name) if self.is_there(ref)), None)
 
     def _vertices_of_name(self, name: str, number: int | None = None) -> Iterator[Ref]:
-        """Yield the vertices that a plain name, or one with a number, may mean: newest first, with removed ones."""
+        """Yield the vertices with a plain name, or the one with this number: newest first, including removed ones."""
         counts = [_count(state, name) for _, state in self.rounds]
         before = sum(counts)
         for (stream, state), count in zip(reversed(self.rounds), reversed(counts), strict=True):
@@ -105,11 +105,11 @@ class RunGraph:
         return list(self._vertices_of_name(node_name(node_type, label)))[::-1]
 
     def name_of(self, ref: Ref) -> str:
-        """Return the name of a vertex: the plain one if it is the newest with it, else the name with its number."""
+        """Return the name of a vertex: the plain name if no newer vertex has it, else the name with its number."""
         return self._vertex(ref).name if self.is_newest(ref) else self.numbered_name_of(ref)
 
     def numbered_name_of(self, ref: Ref) -> str:
-        """Return the name of a vertex with its number, which it has when a newer one has the plain name."""
+        """Return the name of a vertex with its number; it has this name when a newer vertex has the plain name."""
         vertex = self._vertex(ref)
         earlier = self.rounds[: self._places[ref.stream]]
         return numbered_name(vertex.name, vertex.number + sum(_count(state, vertex.name) for _, state in earlier))
@@ -118,12 +118,12 @@ class RunGraph:
         """Return whether a vertex is the newest with its name; removed ones do not count."""
         vertex = self._vertex(ref)
         if self._is_last(vertex, self._places[ref.stream]):
-            # The usual case: the name belongs to one vertex.
+            # The usual case: no other vertex has the name.
             return True
         return next((other for other in self._vertices_of_name(vertex.name) if self.is_there(other)), None) == ref
 
     def _is_last(self, vertex: Vertex, place: int) -> bool:
-        """Whether no later vertex has the name of one of a round, given by its place; removed ones count."""
+        """Return whether no later vertex, removed or not, has the name; `place` is that of the vertex's round."""
         name = vertex.name
         if self.rounds[place][1].newest_of(name) != vertex.version:
             return False
@@ -133,7 +133,7 @@ class RunGraph:
     def names(self, node_type: str | None = None) -> Iterator[str]:
         """Yield the names of all vertices of the graph, or of those of a type, in the order of registration."""
         names = _names(self)
-        for stream, vertices in self.there.items():
+        for stream, vertices in self.present.items():
             own = names[stream]
             yield from (own[one.version] for one in vertices if node_type in (None, one.type))
 
@@ -166,8 +166,8 @@ class RunGraph:
         """Return the state of the round that registered a vertex."""
         return self.rounds[self._places[ref.stream]][1]
 
-    def _rounds_since(self, ref: Ref) -> Iterator[tuple[str, RunState, Ref]]:
-        """Yield the rounds that may say something of a vertex, its own first: stream, state, and its name in it."""
+    def _rounds_about(self, ref: Ref) -> Iterator[tuple[str, RunState, Ref]]:
+        """Yield the stream and state of each round that may have changed a vertex, its own first, and its Ref there."""
         own = self._places[ref.stream]
         yield ref.stream, self.rounds[own][1], Ref(ref.version)
         for place in self._touching[bisect_right(self._touching, own) :]:
@@ -177,13 +177,13 @@ class RunGraph:
         """Return the changes of a vertex in order, each with the stream that recorded it."""
         return [
             (stream, change)
-            for stream, state, named in self._rounds_since(ref)
+            for stream, state, named in self._rounds_about(ref)
             for change in row_of(state.changes.get(named))
         ]
 
     def removal_of(self, ref: Ref) -> Ref | None:
         """Return the event that removed a vertex, or None."""
-        for stream, state, named in self._rounds_since(ref):
+        for stream, state, named in self._rounds_about(ref):
             version = state.removed.get(named)
             if version is not None:
                 return Ref(version, stream)
@@ -208,19 +208,19 @@ class RunGraph:
         return [{one.name: parse_json(one.old) for one in change.changes} for _, change in self.changes_of(ref)]
 
     @cached_property
-    def there(self) -> dict[str, list[Vertex]]:
+    def present(self) -> dict[str, list[Vertex]]:
         """The vertices of the graph by round; rounds and vertices are in order."""
-        there = {stream: state.vertices.values() for stream, state in self.rounds}
+        present = {stream: state.vertices.values() for stream, state in self.rounds}
         gone = {
             ref if ref.stream else Ref(ref.version, stream) for stream, state in self.rounds for ref in state.removed
         }
-        for stream in {ref.stream for ref in gone} & there.keys():
-            there[stream] = [vertex for vertex in there[stream] if Ref(vertex.version, stream) not in gone]
-        return there
+        for stream in {ref.stream for ref in gone} & present.keys():
+            present[stream] = [vertex for vertex in present[stream] if Ref(vertex.version, stream) not in gone]
+        return present
 
     def vertices(self) -> Iterator[Ref]:
         """Yield the vertices of the graph: round after round, in the order of registration."""
-        for stream, vertices in self.there.items():
+        for stream, vertices in self.present.items():
             for vertex in vertices:
                 yield Ref(vertex.version, stream)
 
@@ -236,22 +236,22 @@ class RunGraph:
         found = [Edge(leaf, BRIDGE, 0) for leaf in self.bridged_to(ref)]
         if isinstance(event, NodeRegistered):
             found += [Edge(source.within(ref.stream), event.edge, ref.version) for source in event.sources]
-        return self._there(found + self._added(ref, lambda state: state.into))
+        return self._present_ends(found + self._added(ref, lambda state: state.into))
 
     def successors(self, ref: Ref) -> list[Edge]:
         """Return the edges out of a vertex."""
         found = self._added(ref, lambda state: state.out.by_source)
         found += [Edge(query, BRIDGE, 0) for query, leaves in self._bridges.items() if ref in leaves]
-        return self._there(found)
+        return self._present_ends(found)
 
     def _added(self, ref: Ref, side: Callable[[RunState], Edges]) -> list[Edge]:
         return [
             Edge(edge.end.within(stream), edge.type, edge.version)
-            for stream, state, named in self._rounds_since(ref)
+            for stream, state, named in self._rounds_about(ref)
             for edge in row_of(side(state).get(named))
         ]
 
-    def _there(self, edges: Iterable[Edge]) -> list[Edge]:
+    def _present_ends(self, edges: Iterable[Edge]) -> list[Edge]:
         return [edge for edge in edges if self.is_there(edge.end)]
 
     @cached_property
@@ -269,7 +269,7 @@ class RunGraph:
         return bridges
 
     def _leaves(self, place: int) -> tuple[Ref, ...]:
-        """Return the leaves of an earlier round; if later rounds removed some of it, the leaves are found again."""
+        """Return the leaves of an earlier round; they are computed again if later rounds removed vertices of it."""
         stream, state = self.rounds[place]
         later = (ref for at in self._touching if at > place for ref in self.rounds[at][1].removed)
         gone = {Ref(ref.version) for ref in later if ref.stream == stream}
@@ -298,10 +298,10 @@ class RunGraph:
 
     def closes_cycle(self, source: Ref, target: Ref) -> bool:
         """Return whether an edge would close a cycle; this is fast if no edge, including this one, leads backward."""
-        places = (self._places[source.stream], source.version), (self._places[target.stream], target.version)
+        start, end = ((self._places[ref.stream], ref.version) for ref in (source, target))
         if source == target:
             return True
-        if places[0] < places[1] and not any(state.goes_backward for _, state in self.rounds):
+        if start < end and not any(state.goes_backward for _, state in self.rounds):
             return False
         return source in reached([target], self._ends_of)
 
@@ -320,17 +320,17 @@ def trajectory_of(graph: RunGraph, identity: RunId) -> Trajectory:
     """
     Return the whole graph by names; `identity` is that of the run.
 
-    A graph may have ten thousand nodes, so this goes over each round once and computes nothing twice.
+    A graph may have ten thousand nodes, so this reads each round once and computes nothing twice.
     """
     for _, state in graph.rounds:
         if state.stored is not None:
-            # The attributes may be looked at when the store is closed.
+            # The attributes may be read after the store is closed.
             state.stored.fetch()
     names = _names(graph)
     added = _added_edges(graph, names)
     nodes: list[TrajectoryNode] = []
     edges: list[TrajectoryEdge] = []
-    for stream, vertices in graph.there.items():
+    for stream, vertices in graph.present.items():
         nodes += _nodes(graph, stream, vertices, names[stream], identity)
         edges += _edges(graph, stream, vertices, names, added)
     return Trajectory(
@@ -348,7 +348,7 @@ def _name(ref: Ref, names: Mapping[str, Names]) -> str | None:
 
 def _names(graph: RunGraph) -> dict[str, Names]:
     """Name vertices as `RunGraph.name_of` does: only the newest vertex of a name has it without a number."""
-    names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in graph.there.items()}
+    names = {stream: {vertex.version: vertex.name for vertex in vertices} for stream, vertices in graph.present.items()}
     unassigned = {name for own in names.values() for name in own.values()}
     if len(unassigned) < sum(map(len, names.values())):
         older: dict[str, list[int]] = {stream: [] for stream in names}
@@ -358,7 +358,7 @@ def _names(graph: RunGraph) -> dict[str, Names]:
                     unassigned.remove(name)
                 else:
                     older[stream].append(version)
-        # How many vertices of each name the rounds before have; removed ones count.
+        # The number of vertices of each name in the rounds before, including removed ones.
         before: Counter[str] = Counter()
         for stream, state in graph.rounds:
             for version in older[stream]:
@@ -393,7 +393,7 @@ def _edges(
     names: Mapping[str, Names],
     added: Mapping[str, list[TrajectoryEdge]],
 ) -> list[TrajectoryEdge]:
-    """Return the edges to each vertex of a round in turn: those of its registration, the bridges, those added later."""
+    """Return the edges to each vertex of a round in turn: those of its registration, or bridges, then added ones."""
     own = names[stream]
     edges: list[TrajectoryEdge] = []
     starts: Iterable[Ref]
@@ -409,7 +409,7 @@ def _edges(
                 edges.append(TrajectoryEdge(start, name, edge))
         edges += added.get(name, ())
         if len(edges) - count > 1:
-            # The same edge recorded twice is one edge.
+            # An edge that was recorded twice is one edge.
             edges[count:] = dict.fromkeys(edges[count:])
     return edges
 
@@ -427,9 +427,9 @@ def _added_edges(graph: RunGraph, names: Mapping[str, Names]) -> dict[str, list[
     return added
 
 
-# There may be tens of thousands. They are in no reference cycle, so the collector can skip them.
+# A graph has one for each of its vertices. They are in no reference cycle, so the garbage collector can skip them.
 class LazyAttributes(msgspec.Struct, gc=False, eq=False):
-    """The attributes of a vertex, decoded at the first access, since most nodes of a graph are never read."""
+    """The attributes of a vertex, decoded at the first access: most nodes of a graph are never read."""
 
     _graph: RunGraph
     _stream: str
@@ -456,16 +456,16 @@ class LazyAttributes(msgspec.Struct, gc=False, eq=False):
         return repr(self._values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The graph behind it has a log.
+        # The graph holds a log, which cannot be pickled.
         return self._values.__reduce__()
 
     def items(self) -> ItemsView[str, Any]:
         return self._values.items()
 
-    # A Struct cannot have Mapping as a base, so its methods are taken one by one.
+    # A Struct cannot have Mapping as a base, so it takes the methods one by one.
     get, keys, values = Mapping.get, Mapping.keys, Mapping.values
     __contains__, __eq__ = Mapping.__contains__, Mapping.__eq__
-    __hash__ = None  # type: ignore[assignment]  # as Mapping has it
+    __hash__ = None  # type: ignore[assignment]  # like Mapping
 
 
 Mapping.register(LazyAttributes)

@@ -64,6 +64,8 @@ class AttributeVersion(NamedTuple):
 
 
 class _Place(NamedTuple):
+    """The place of an event about a vertex."""
+
     vertex: Ref
     stream: str
     version: int
@@ -73,7 +75,7 @@ def node_versions(graph: RunGraph, log: Log, stream: str, ref: Ref, recorded: Ma
     """
     Return the versions of the node of a vertex; `stream` is that of the run itself.
 
-    `recorded` has the last version that is in the log of each stream that an open transaction has changed.
+    `recorded` maps the streams that an open transaction has changed to their last version in the log.
 
     A data node is the same node in all rounds; a computation node belongs to one round.
     """
@@ -84,7 +86,7 @@ def node_versions(graph: RunGraph, log: Log, stream: str, ref: Ref, recorded: Ma
     # The attributes of each vertex. After the newest vertex is removed, the node has those of the vertex before it.
     living: dict[Ref, dict[str, Any]] = {}
     for place, event in zip(places, _read(log, places, recorded), strict=True):
-        kind, attributes = _after(event, living.pop(place.vertex, {}), is_first=not versions)
+        kind, attributes = _kind_and_attributes(event, living.pop(place.vertex, {}), is_first=not versions)
         if kind == "removed":
             attributes = next(reversed(living.values()), {})
         else:
@@ -119,19 +121,19 @@ def numbered_version(versions: Sequence[NodeVersion], name: str, number: int) ->
     Return one of the versions of the node `name`: counted from 1, or negative from the last.
 
     Raises:
-        NodeNotFoundError: there is no such version, or it removed the node and left no other vertex of it.
+        NodeNotFoundError: there is no such version, or it removed the last vertex of the node.
     """
     place = number - 1 if number > 0 else len(versions) + number
     if not 0 <= place < len(versions) or number == 0:
         raise NodeNotFoundError(f"{name} has no version {number}: it has 1 to {len(versions)}")
     found = versions[place]
     if not found.attributes:
-        raise NodeNotFoundError(f"{name} was removed by its version {found.version}: look at the one before")
+        raise NodeNotFoundError(f"{name} was removed by its version {found.version}: take the version before")
     return found
 
 
 def present_vertex(versions: Iterable[NodeVersion]) -> Ref:
-    """Return the vertex that has the attributes of the node after these versions: the newest that is not removed."""
+    """Return the newest vertex that is not removed after these versions: it has the attributes of the node."""
     living: dict[Ref, None] = {}
     for version in versions:
         if version.kind == "removed":
@@ -153,15 +155,17 @@ def _places(graph: RunGraph, vertex: Ref, stream: str) -> list[_Place]:
 
 
 def _read(log: Log, places: Iterable[_Place], recorded: Mapping[str, int]) -> list[RecordedEvent]:
-    # Where another writer came first, the log has other events under the versions of a transaction.
+    # The log may have events of another writer under the versions that the transaction decided on.
     is_open = any(place.version > recorded.get(place.stream, place.version) for place in places)
     found = [log.read(place.stream, after=place.version - 1, until=place.version) for place in places]
     if is_open or not all(found):
-        raise DecisionRefusedError("what became of a node can be asked once the transaction that changes it is over")
+        raise DecisionRefusedError("the versions of a node can be read when the transaction that changes it has ended")
     return [event for (event,) in found]
 
 
-def _after(recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool) -> tuple[str, dict[str, Any]]:
+def _kind_and_attributes(
+    recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool
+) -> tuple[str, dict[str, Any]]:
     """Return the kind of version that an event made, and the attributes after it."""
     event = recorded.event
     match event:
@@ -177,7 +181,7 @@ def _after(recorded: RecordedEvent, before: dict[str, Any], *, is_first: bool) -
 
 def _is_changed(version: NodeVersion, name: str, before: dict[str, Any]) -> bool:
     if version.kind == "changed":
-        # A change to the same value counts as well.
+        # A change to the same value is a change, too.
         return any(one.name == name for one in version.recorded.event.changes)
     return name not in before or name not in version.attributes or before[name] != version.attributes[name]
 
@@ -235,7 +239,7 @@ def compared(before: Trajectory, after: Trajectory, *, by_name: bool = False) ->
         before, after = _by_name(before), _by_name(after)
     old = {node.birth: node for node in before.nodes.values()}
     new = {node.birth: node for node in after.nodes.values()}
-    # Two nodes may have the same name at different times, so nodes are compared by their origins.
+    # A name can pass from one node to another, so nodes are compared by their origins.
     name_now = {node.name: new[birth].name if birth in new else node.name for birth, node in old.items()}
     old_edges, new_edges = _edges_by_origin(before), _edges_by_origin(after)
     old_pointers, new_pointers = _pointers_by_origin(before), _pointers_by_origin(after)

@@ -11,7 +11,7 @@ from ..errors import InvalidInputError
 from ..ids import encoded_id, split_stream_id, stream_id
 
 KIND = "run"
-# No id has more digits, and Python makes no number of thousands of them.
+# An id has at most 255 bytes, and Python refuses to parse a number of thousands of digits.
 ID = re.compile("(?P<user>[^/]+)/(?P<session>[^/]+)/(?P<round>[0-9]{1,255})/(?P<sub>[0-9]{1,255})")
 
 

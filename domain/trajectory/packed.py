@@ -1,8 +1,8 @@
 """
 Snapshots of runs: which event registered each vertex, changed it or queued a step; the events stay in the log.
 
-A name that a run chose itself is its type and a number, and only that is kept. A name that somebody gave is a text, and
-no snapshot has texts: it has the hash of the name.
+A snapshot holds no texts. If the run chose the name of a vertex, the snapshot has the number in the name; if the caller
+gave the name, the snapshot has its hash.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .stored import HASH_BYTES, Change, Held, StoredEvents, Vertex, hash_of
 
 TYPES = tuple(NODE_TYPES)
 PLACES = {name: place for place, name in enumerate(TYPES)}
-# The part of a name that a run chose in front of its number.
+# The beginning of a name that a run chose; a number follows.
 PREFIXES = tuple(f"{name}({name.lower()}" for name in TYPES)
 GIVEN = -1
 DIGITS_MIN, DIGITS_MAX = 5, 9
@@ -36,10 +36,10 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     """
     A state without its events.
 
-    `opened` is the digest of the event that opened the run. Versions of vertices and messages are the distances from
-    the one before. `labels` has the number in the label of each vertex, or GIVEN; `given` has hashes of such names.
-    `changes` has a node and the version that changed it. `edges` has source, target, version, and which of the events
-    in `edge_types` has the same type.
+    `opened` is the digest of the event that opened the run. The versions of vertices and messages are stored as
+    differences to the version before. `labels` has the number in the label of each vertex, or GIVEN; `given` has the
+    hashes of the names that callers gave. `changes` has nodes and the versions that changed them. `edges` has source,
+    target, version, and an index into `edge_types`, which has the version of one edge of each type.
     """
 
     version: int
@@ -108,7 +108,7 @@ def _distances(versions: Iterable[int]) -> tuple[int, ...]:
 
 
 def _label_number(vertex: Vertex) -> int:
-    """Return the number in the label of a vertex, from which the run makes the same name; GIVEN if it has none."""
+    """Return the number in a label that the run chose; GIVEN for any other label."""
     prefix, name = PREFIXES[PLACES[vertex.type]], vertex.named
     if isinstance(name, bytes) or not name.startswith(prefix):
         return GIVEN
@@ -139,7 +139,7 @@ def unpacked(log: EventSource, stream: str, data: bytes) -> RunState:
     Return the state that `packed` packed; its events are read from the log at their first use.
 
     Raises:
-        DamagedError: the log does not hold what it names.
+        DamagedError: the log does not hold an event that the snapshot names.
     """
     short = msgspec.msgpack.decode(data, type=known(_Packed))
     first = log.read_events(stream, until=1)
@@ -220,7 +220,7 @@ def _held_by_version(versions: Iterable[int], stored: StoredEvents) -> OrderedMa
 
 
 def unread(log: EventSource, stream: str, state: RunState) -> RunState:
-    """Return a state whose later events stay in the log, so that a long fold holds few of them."""
+    """Return a state from which a fold leaves later events in the log, so that a long fold needs little memory."""
     if state.stored is not None:
         return state
     return msgspec.structs.replace(state, stored=StoredEvents(log, stream))

@@ -46,10 +46,10 @@ PREVIEWED = {
     "Tool": ("tool_params", "tool_returns"),
     "Column": ("values",),
 }
-# The output of an action may be a whole file.
+# The maximum length of one attribute, and of all of them: the output of an action may be a whole file.
 VALUE_CHARACTERS_MAX = 1_000
 PART_CHARACTERS_MAX = 4_000
-# A provider may put a whole web page into an error.
+# A provider may return a whole web page as an error.
 FAILURE_CHARACTERS_MAX = 500
 PORTRAIT_PROMPT = """\
 You describe a piece of data that an agent came upon while it was at work, so that others know what it is for.
@@ -62,7 +62,7 @@ Answer in the language of the material, with the description as plain text and n
 
 
 def preview_of(node_type: str, attributes: Mapping[str, Any]) -> str:
-    """Return the beginning of a node's data, or `NO_PREVIEW`; no attributes make it raise an error."""
+    """Return the beginning of a node's data, or `NO_PREVIEW`; wrong values of attributes cause no error."""
     return clipped(_preview(node_type, attributes), PREVIEW_CHARACTERS_MAX) or NO_PREVIEW
 
 
@@ -117,7 +117,7 @@ def _first_lines(path: Any, count: int) -> str:
 
 def _beginning(path: str) -> str:
     try:
-        # Reading from a pipe would wait, and a device has no end.
+        # A read from a pipe would block, and a device has no end.
         if not stat.S_ISREG(os.stat(path).st_mode):
             return ""
         with open(path, "rb") as file:
@@ -220,7 +220,7 @@ def asking_of(portrayer: object, model: str | None, attempts_max: int) -> Descri
     Return how to ask a model; the model's own name is used where no name is given.
 
     Raises:
-        InvalidInputError: it can be neither asked nor called, or the name is not valid.
+        InvalidInputError: it is neither an `LLM` nor a function, or the name is not valid.
     """
     if not isinstance(portrayer, LLM) and not callable(portrayer):
         raise InvalidInputError(f"{portrayer!r} cannot describe anything: give an LLM, or a function of a prompt")

@@ -98,7 +98,7 @@ def names_in_round(nodes: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def are_same(given: RoundRecord, present: RoundRecord) -> bool:
-    """Return whether two records have the same content, except for actors and for times that one of them lacks."""
+    """Return whether two records have the same content; actors are ignored, and times that one of them lacks."""
     return (
         len(given.nodes) == len(present.nodes)
         and all(map(_is_same_node, *(sorted(one.nodes, key=attrgetter("name")) for one in (given, present))))
@@ -131,10 +131,10 @@ def export_round(run: Run) -> RoundRecord:
     """
     version = run.version
     recorded = run.recorded_events(until=version)
-    # Where another writer came first, the log has other events under the versions of a transaction.
+    # The log may have events of another writer under the versions that the transaction decided on.
     if version > min(len(recorded), run._journal.known.version):
-        raise DecisionRefusedError(f"{run.stream_id} is being changed by a transaction: tell of it when that has ended")
-    # The run's own state has the earlier rounds, which would be read; here edges to them are left out.
+        raise DecisionRefusedError(f"{run.stream_id} is being changed by a transaction: export it when that has ended")
+    # The state of the run has the earlier rounds, too. This state has none, so edges from them are left out.
     state = fold(EMPTY, (one.event for one in recorded))
     graph = RunGraph(state)
     refs = list(graph.vertices())
@@ -190,7 +190,7 @@ def checked_round(record: RoundRecord) -> RoundRecord:
     """
     require_unicode(record.agent or "", "the agent")
     for node in record.nodes:
-        _require_whole(node)
+        _require_node(node)
         _require_changes(node)
     _require_names(record)
     _require_ends(record)
@@ -200,7 +200,7 @@ def checked_round(record: RoundRecord) -> RoundRecord:
     return record
 
 
-def _require_whole(node: RoundNode) -> None:
+def _require_node(node: RoundNode) -> None:
     if not node.label:
         raise InvalidInputError(f"the label of the node {node.name!r} is empty: it is a text of at least one character")
     require_unicode(node.label, f"the label of the node {node.name!r}")
@@ -212,7 +212,7 @@ def _require_whole(node: RoundNode) -> None:
     try:
         require_fields(node.type, fields)
     except InvalidInputError as error:
-        raise InvalidInputError(f"the node {node.name!r} cannot be one: {error}") from error
+        raise InvalidInputError(f"the node {node.name!r} is not valid: {error}") from error
     stored_fields(fields, node.name)
     _require_origin(node.actor, node.created_at, node.name)
 
@@ -225,7 +225,7 @@ def _require_changes(node: RoundNode) -> None:
         require_unicode(change.model or "", f"the model of {what}")
         for name in change.old:
             if name not in node.attributes:
-                raise InvalidInputError(f"{what} is of {name!r}, an attribute it does not have")
+                raise InvalidInputError(f"{what} has the attribute {name!r}, which the node does not have")
 
 
 def _require_origin(actor: str | None, at: float | None, what: str) -> None:
@@ -242,8 +242,8 @@ def _require_names(record: RoundRecord) -> None:
     for node, name in zip(record.nodes, names_in_round(keys), strict=True):
         if node.name != name:
             raise InvalidInputError(
-                f"it holds {node.name!r} where {name!r} would come: of several nodes of a name the newest comes last, "
-                "without a number"
+                f"it holds {node.name!r} in the place of {name!r}: of several nodes with one name the newest comes "
+                "last, and its name has no number"
             )
     queries = [node.name for node in record.nodes if node.type == QUERY]
     if len(queries) > 1:
@@ -270,7 +270,7 @@ def _require_acyclic(record: RoundRecord) -> None:
     except CycleError as error:
         source, target = error.args[1][:2]
         raise InvalidInputError(
-            f"its edges close a cycle, with that from {source!r} to {target!r}: a trajectory has none"
+            f"its edges close a cycle, as the edge from {source!r} to {target!r} does: a trajectory has no cycle"
         ) from error
 
 
@@ -282,7 +282,9 @@ def import_round(run: Run, record: RoundRecord) -> None:
         DecisionRefusedError: the run has nodes or messages.
     """
     if run._state.vertices or run._state.messages:
-        raise DecisionRefusedError(f"{run.stream_id} holds something already: a round is brought into an empty run")
+        raise DecisionRefusedError(
+            f"{run.stream_id} has nodes or messages already: a round can be imported only into an empty run"
+        )
     _RoundImport(run, record).carry_out()
 
 
@@ -296,9 +298,9 @@ class _RoundImport:
 
     def carry_out(self) -> None:
         """Record the round, and name the version after it."""
-        late = [edge for node in self._record.nodes for edge in self._registered(node)]
+        late = [edge for node in self._record.nodes for edge in self._register(node)]
         for edge in late:
-            self._do(AddEdge(self._called(edge.source), self._called(edge.target), edge.type))
+            self._do(AddEdge(self._name_of(edge.source), self._name_of(edge.target), edge.type))
         self._move_pointers()
         self._run.record_messages(*self._record.messages)
         self._run.name_version(IMPORTED)
@@ -306,11 +308,11 @@ class _RoundImport:
     def _do(self, command: object) -> None:
         self._run._record(command, catch_up=False)
 
-    def _called(self, name: str) -> str:
-        """Return the name that a node has in the run at this moment."""
+    def _name_of(self, name: str) -> str:
+        """Return the present name of a node in the run."""
         return self._run._graph.name_of(self._refs[name])
 
-    def _registered(self, node: RoundNode) -> list[TrajectoryEdge]:
+    def _register(self, node: RoundNode) -> list[TrajectoryEdge]:
         """Register a node and record its changes; return the edges to it that must be recorded separately."""
         edges = dict.fromkeys(self._edges_to[node.name])
         known = [edge for edge in edges if edge.source in self._refs and node.type != QUERY]
@@ -336,13 +338,13 @@ class _RoundImport:
         return [edge for edge in edges if edge not in own]
 
     def _change(self, node: RoundNode, change: RoundChange, new: dict[str, Any]) -> None:
-        # A model can only write a description of data that was empty.
+        # A model can describe only data, and only if the description was empty.
         is_portrait = change.kind == "portrait" and node.type in DATA and change.old == {DESCRIPTION: ""}
         with acting(actor=change.actor):
             if is_portrait:
                 self._do(WritePortrait(self._refs[node.name], new[DESCRIPTION], change.model, change.at))
             else:
-                self._do(ModifyNode(self._called(node.name), new, change.at))
+                self._do(ModifyNode(self._name_of(node.name), new, change.at))
 
     def _move_pointers(self) -> None:
         wanted = [self._refs[node.name] for node in self._record.nodes if node.name in self._record.pointers]

@@ -59,7 +59,7 @@ def decide(command: commands.Command, state: RunState) -> Decided:
     Return the events that carry out `command`; no events where nothing would change.
 
     Raises:
-        RefusedError: it cannot be carried out; the methods of `Run` list the kinds of error.
+        RefusedError: it cannot be carried out; the methods of `Run` list the errors.
     """
     if state.is_closed and type(command) in NEEDS_OPEN:
         raise RunStateError("the run is closed: open another round, or change nodes that are there")
@@ -135,8 +135,8 @@ def _register_node(command: commands.RegisterNode, graph: RunGraph) -> run.NodeR
     """
     Register a node, completely or not at all: the event has its edges and the changes of pointers.
 
-    A data node whose label is taken is met again: it is a new vertex, with the attributes of the last one where no new
-    ones are given.
+    A data node whose label is taken is met again: the new vertex keeps the attributes of the last one, except those
+    that are given.
     """
     if not graph.state.query:
         raise RunStateError("Cannot register other node before registering query node.")
@@ -199,7 +199,7 @@ def stored_fields(fields: Mapping[str, Any], what: str) -> bytes:
     """
     for name, value in fields.items():
         if name in RESERVED:
-            raise InvalidInputError(f"{what} cannot have a field {name!r}: that is what every node has")
+            raise InvalidInputError(f"{what} cannot have a field {name!r}: every node has an attribute of this name")
         require_json(value, what=f"the field {name!r} of {what}")
     return canonical_json(dict(fields), what=f"the fields of {what}")
 
@@ -307,10 +307,10 @@ def _remove_node(command: commands.RemoveNode, graph: RunGraph) -> run.NodeRemov
 def _add_edge(command: commands.AddEdge, graph: RunGraph) -> list[run.EdgeAdded]:
     source, target = graph.resolve(command.source), graph.resolve(command.target)
     if target.stream:
-        # That round may go on, and add the opposite edge without knowing of this one.
+        # The earlier round may continue, and add the opposite edge without reading this one.
         raise DecisionRefusedError(
-            f"{command.target} is of an earlier round, and no new edge leads into one: register the node again, "
-            "and lead to its new version"
+            f"{command.target} is of an earlier round, to which no edge can be added: register the node again, "
+            "and add the edge to its new version"
         )
     edge = edge_type(command.edge, [graph.type_of(source)], graph.type_of(target))
     if any((known.end, known.type) == (source, edge) for known in graph.predecessors(target)):
@@ -318,7 +318,7 @@ def _add_edge(command: commands.AddEdge, graph: RunGraph) -> list[run.EdgeAdded]
     if graph.closes_cycle(source, target):
         raise DecisionRefusedError(
             f"an edge from {command.source} to {command.target} would close a cycle: register the node again, "
-            "and lead to its new version"
+            "and add the edge to its new version"
         )
     return [run.EdgeAdded(source=source, target=target, edge=edge)]
 
@@ -373,7 +373,7 @@ def _queue_step(queue: str, step: commands.Step, capacity: int, count: int) -> r
 
 
 def _load_steps(command: commands.LoadSteps) -> list[run.StepsCleared | run.StepQueued | run.StepRefused]:
-    """Fill queues again; each step beyond the capacity is refused by an event of its own."""
+    """Clear queues and fill them; each step beyond the capacity is refused, with one event for each."""
     made: list[run.StepsCleared | run.StepQueued | run.StepRefused] = [
         run.StepsCleared(queues=tuple(require_queue(queue) for queue in command.queues))
     ]
@@ -385,5 +385,5 @@ def _load_steps(command: commands.LoadSteps) -> list[run.StepsCleared | run.Step
 def _return_step(version: int, state: RunState) -> run.StepReturned:
     step = state.steps.taken.get(version)
     if step is None:
-        raise NotFoundError(f"no step of version {version} is taken: it was never, or has been given back")
+        raise NotFoundError(f"no step of version {version} is taken: it never was, or it was put back already")
     return run.StepReturned(queue=step.event.queue, step=version)

@@ -62,7 +62,11 @@ NAMELESS = "portrait"
 
 
 class QueuedStep(dict[str, Any]):
-    """A step, `{"name", "params"}`, with `{}` for no parameters; `return_step` finds it by its `version`."""
+    """
+    A step of a queue: a dict with `name` and `params`, which is `{}` if the step has no parameters.
+
+    `version` is the version of the run that queued it; `return_step` takes it.
+    """
 
     def __init__(self, name: str, params: Any, version: int) -> None:
         super().__init__(name=name, params={} if params is None else params)
@@ -91,9 +95,9 @@ class Run(Context[RunState]):
     pre_workflow: Sequence[str | Mapping[str, Any]] = ()
     post_workflow: Sequence[str | Mapping[str, Any]] = ()
     _asking: DescriptionModel | None = None
-    # The graph of a state, also by names, made once for each state.
-    _seen: tuple[RunState, RunGraph] | None
-    _shown: tuple[RunState, Trajectory] | None
+    # The last state that was read, with its graph; and the same with its graph by names.
+    _graph_cache: tuple[RunState, RunGraph] | None
+    _trajectory_cache: tuple[RunState, Trajectory] | None
 
     def __init__(self, journal: Journal[RunState], attachment: Attachment, identity: RunId) -> None:
         self.identity = identity
@@ -104,14 +108,13 @@ class Run(Context[RunState]):
     @property
     def _graph(self) -> RunGraph:
         state = self._state
-        seen = self._seen
-        if seen is None or seen[0] is not state:
-            seen = (state, RunGraph(state))
-            self._seen = seen
-        return seen[1]
+        cached = self._graph_cache
+        if cached is None or cached[0] is not state:
+            cached = self._graph_cache = (state, RunGraph(state))
+        return cached[1]
 
     def _forget_shown(self) -> None:
-        self._seen = self._shown = None
+        self._graph_cache = self._trajectory_cache = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(map(repr, self.identity))}, version={self.version})"
@@ -214,14 +217,14 @@ class Run(Context[RunState]):
             remove_pointers=remove_pt,
         )
         if self._meets_again(node_type, label):
-            self._look()
+            self._look_for_erasures()
         return self._register(command, expected_version, idempotency_key)
 
     def _meets_again(self, node_type: object, label: object) -> bool:
         if not (isinstance(node_type, str) and node_type in DATA and isinstance(label, str)):
             return False
         gate = self._journal.gate
-        # An actor who may add a node may still be forbidden to read the run, so the gate is not asked here.
+        # The gate is not asked here: an actor who may add a node need not be allowed to read the run.
         with nullcontext() if gate is None else gate.inside():
             return node_name(node_type, label) in self
 
@@ -231,7 +234,7 @@ class Run(Context[RunState]):
         expected_version: int | None,
         idempotency_key: str | None,
     ) -> str:
-        # A repeated call has another time, but it is the same call.
+        # A repeated call has a later time, and is still the same call.
         call = Without(command, "created_at")
         events = self._record(command, expected_version, idempotency_key, catch_up=True, call=call).events
         event = next(event for event in events if isinstance(event, NodeEvent))
@@ -254,15 +257,16 @@ class Run(Context[RunState]):
         if not isinstance(changes, Mapping):
             raise InvalidInputError(f"the changes are {changes!r}: give a dict of attributes and their values")
         command = commands.ModifyNode(graph_node_label, dict(changes))
-        self._look()
+        self._look_for_erasures()
         self._warn_of_types(command)
         self._record(command, expected_version, idempotency_key, catch_up=False)
 
-    def _look(self) -> None:
+    def _look_for_erasures(self) -> None:
         """
-        Look for erasures of others, before an event has what a node had: of an erased one that is no longer remembered.
+        Drop the state from memory if another process has erased something, before an event copies values of a node.
 
-        Unlike that of a summary, the append does not compare their version: all runs would wait for one slice.
+        The append itself does not check for erasures, as the append of a summary does: all runs would then wait for one
+        slice.
         """
         from ..erasure.foreign_erasures import look
 
@@ -337,7 +341,7 @@ class Run(Context[RunState]):
         rounds; a repeated call records a new event only if they have changed.
 
         Raises:
-            InvalidInputError: another user's rounds, or another session's; or a number is none.
+            InvalidInputError: the user or the session is another one, or a number is not a whole number.
         """
         self._require_writer()
         for what, given, own in (("user_id", user_id, self.user_id), ("session_id", session_id, self.session_id)):
@@ -345,7 +349,7 @@ class Run(Context[RunState]):
                 raise InvalidInputError(f"this run has the {what} {own!r}, and {given!r} was asked for: open that run")
         for what, number in (("current_run_id", current_run_id), ("sub_id", sub_id)):
             if number is not None:
-                # There are no rounds before the first one, whichever it is asked for.
+                # A number below 0 is allowed: no round is before it.
                 require_whole(number, what, least=None)
         until = self.run_id if current_run_id is None else min(current_run_id, self.run_id)
         agent = self.sub_id if sub_id is None else sub_id
@@ -354,10 +358,10 @@ class Run(Context[RunState]):
             event = RoundsRestored(rounds=tuple(found.values()))
             if event.rounds != self._state.pins:
                 if (current := current_transaction(self._journal.log)) is not None:
-                    # A change of a node of theirs must follow the event that registered it.
+                    # A change of one of their nodes must come after the event that registered the node.
                     current.record_after(self.stream_id, [one.stream for one in event.rounds])
                 past = past_rounds(log_within(self._journal.log), event.rounds)
-                # It does not count as a call of its own: if nothing has changed, nothing is recorded.
+                # In a repeated transaction the rounds are restored already, so this is not one of its calls.
                 self._record(commands.RestoreRounds(event, past), catch_up=True, call=OPENING)
         return list(found)
 
@@ -396,9 +400,9 @@ class Run(Context[RunState]):
         idempotency_key: str | None = None,
     ) -> list[str]:
         """
-        Clear the queues `pre` and `post` and fill them; return the names of steps for which there was no room.
+        Clear the queues `pre` and `post` and fill them; return the names of the steps for which there was no room.
 
-        A step is a name, or a dict with `name` and, if it has any, `params`. For a workflow that is not given,
+        A step is a name, or a dict with `name` and, if it has any, `params`. If a workflow is not given,
         `self.pre_workflow` or `self.post_workflow` is used. `todo` stays as it is. A step without room is refused, and
         the refusal is recorded.
 
@@ -437,9 +441,10 @@ class Run(Context[RunState]):
 
     def pop_todo(self, list_type: str = "todo", *, idempotency_key: str | None = None) -> QueuedStep | None:
         """
-        Take the next step of a queue, which is the oldest or one that was put back; None from an empty queue.
+        Take the next step of a queue and return it: the step that was put back last, else the oldest; None if the queue
+        is empty.
 
-        Two processes that take at the same time get different steps.
+        Two processes that take a step at the same time get different steps.
 
         Raises:
             InvalidInputError: no such queue.
@@ -457,11 +462,11 @@ class Run(Context[RunState]):
 
     def return_step(self, step: QueuedStep | int, *, idempotency_key: str | None = None) -> None:
         """
-        Put back a step that `pop_todo` gave: it is the first of its queue again.
+        Put back a step that `pop_todo` returned: it is the first of its queue again.
 
         Raises:
-            NotFoundError: it is not taken, or was put back already.
-            InvalidInputError: it is no step.
+            NotFoundError: it was not taken, or was put back already.
+            InvalidInputError: it is not a step.
         """
         version = step.version if isinstance(step, QueuedStep) else require_whole(step, "the step")
         self._record(commands.ReturnStep(version), None, idempotency_key, catch_up=True)
@@ -481,7 +486,8 @@ class Run(Context[RunState]):
         Record messages of the dialogue, of any format and including system messages: all of them or none.
 
         Raises:
-            InvalidInputError: one of them is not a message, or has a value that is not JSON.
+            InvalidInputError: one of them is not a message, has calls that are not a list, or has a value that is not
+                JSON.
         """
         records = tuple(
             canonical_json(message_to_dict(message), what=f"message {index}") for index, message in enumerate(messages)
@@ -531,7 +537,7 @@ class Run(Context[RunState]):
         `profiling()`.
 
         Raises:
-            InvalidInputError: it can be neither asked nor called, a name is not valid, or a number is below 1.
+            InvalidInputError: it is neither an `LLM` nor a function, a name is not valid, or a number is below 1.
         """
         self._require_writer()
         for what, number in (("limit", limit), ("attempts_max", attempts_max)):
@@ -542,30 +548,32 @@ class Run(Context[RunState]):
 
     def profiling(self) -> int:
         """
-        Have a model describe all data nodes without a description in the background; return how many tasks were
-        started.
+        Start a task for each data node without a description, in which a model describes it; return the number of
+        tasks that were started.
 
-        No second task is started for a node. The tasks run in the running event loop, or else in a thread. If a task
-        fails, the failure is recorded, the description stays empty, and the next call starts a new task. A description
-        that somebody else writes meanwhile stays.
+        A node that has a running task gets no second one. The tasks run in the running event loop, or else in a thread.
+        If a task fails, the failure is recorded, the description stays empty, and the next call starts a new task. A
+        description that somebody else writes in the meantime stays.
 
         Raises:
-            InvalidInputError: no model was given, or a transaction is open: its nodes are not recorded yet.
+            InvalidInputError: no model was set, or a transaction is open, whose nodes are not recorded yet.
         """
         self._require_writer()
         asking = self._asking
         if asking is None:
-            raise InvalidInputError("no model describes nodes here: say which by `run.portray_with(...)`")
+            raise InvalidInputError("no model describes nodes here: set one by `run.portray_with(...)`")
         if current_transaction(self._journal.log) is not None:
-            raise InvalidInputError("profiling() within a transaction: call it behind the block, when all is recorded")
+            raise InvalidInputError(
+                "profiling() within a transaction: call it after the block, when the nodes are recorded"
+            )
         return self._portraits.start(_undescribed(self._graph), partial(self._portray, asking=asking))
 
     async def wait_portraits(self, timeout: float | None = None) -> list[str]:
         """
-        Wait for the running portrait tasks; return the names of the nodes whose tasks are not done after `timeout`
+        Wait for the running tasks of models; return the names of the nodes whose tasks are not done after `timeout`
         seconds.
 
-        These tasks go on.
+        Those tasks continue.
         """
         left = await self._portraits.wait(timeout)
         return await in_thread(lambda: [self._graph.name_of(ref) for ref in left])
@@ -583,7 +591,7 @@ class Run(Context[RunState]):
 
     async def _portray(self, ref: Ref, *, asking: DescriptionModel) -> None:
         actor = asking.model or NAMELESS
-        # After its store is closed, the portrait cannot be recorded, so the error is ignored.
+        # When the store is closed, the description cannot be recorded any more, and nobody waits for it.
         with suppress(StorageClosedError):
             async with self._semaphore.hold():
                 with acting(actor=actor, because=f"{ref.stream or self.stream_id}@{ref.version}"):
@@ -602,7 +610,7 @@ class Run(Context[RunState]):
         return f"{self.stream_id}@{versions[-1]}"
 
     async def _describe(self, ref: Ref, asking: DescriptionModel) -> None:
-        """Ask until there is an answer, or the node needs none any more."""
+        """Ask the model until there is an answer, or the node needs no description any more."""
         from ..erasure.foreign_erasures import erased_since, look
 
         for attempt in range(asking.attempts_max):
@@ -618,11 +626,11 @@ class Run(Context[RunState]):
             else:
                 command = commands.FailPortrait(ref, answer.failure, erasures)
             try:
-                await self._recorded(command)
+                await self._record_answer(command)
             except DecisionRefusedError:
                 if not await in_daemon_thread(erased_since, self._journal.log, erasures):
                     raise
-                # The answer may have a text that was erased: what is left of the node is asked for.
+                # The answer may repeat a text that was erased since, so the model is asked about the remaining texts.
                 continue
             if answer.failure is None:
                 return
@@ -631,8 +639,8 @@ class Run(Context[RunState]):
         graph = self._graph
         return portrait_question(graph, ref) if is_undescribed(graph, ref) else None
 
-    async def _recorded(self, command: commands.WritePortrait | commands.FailPortrait) -> None:
-        """Record the answer, in several attempts if the log is busy, because an answer costs money."""
+    async def _record_answer(self, command: commands.WritePortrait | commands.FailPortrait) -> None:
+        """Record the answer of a model; if the log is busy, try again, because an answer costs money."""
         record = partial(self._record, command, catch_up=True)
         for attempt in range(RECORDINGS_MAX):
             await _pause(attempt)
@@ -668,9 +676,10 @@ class Run(Context[RunState]):
 
     def versions(self, name: str) -> list[NodeVersion]:
         """
-        Return the versions of a node, from 1: each is an event about it, in all rounds that the run goes back over.
+        Return the versions of a node, from 1: the events about it in all rounds that the run goes back over.
 
-        A removed node can be named too; any vertex of a data node, as `Table(orders)#1`, names the whole node.
+        The node may have been removed. The name of any vertex of a data node, like `Table(orders)#1`, means the whole
+        node.
 
         Raises:
             DecisionRefusedError: an open transaction changed the node.
@@ -693,7 +702,7 @@ class Run(Context[RunState]):
 
     def node_at(self, name: str, version: int) -> BaseIR:
         """
-        Return a node as it was at one of its `versions`, counted from 1, or negative from the last (-1: the last).
+        Return a node as it was at one of its `versions`: a number from 1, or a negative one from the end.
 
         Raises:
             NodeNotFoundError: there is no such version, or it removed the node.
@@ -703,7 +712,7 @@ class Run(Context[RunState]):
         wanted = numbered_version(versions, name, version)
         until = versions[: wanted.version]
         vertex = present_vertex(until)
-        # The first version registered the vertex, each later one changed it.
+        # The first version of a vertex registered it, each later one changed it.
         changes = [one for one in until if one.vertex == vertex][1:]
         old_values = self._graph.old_values_of(vertex)[: len(changes)]
         return typed_node(self._graph, vertex, self.identity, wanted.attributes, old_values)
@@ -718,11 +727,10 @@ class Run(Context[RunState]):
     def graph(self, trimmed: bool = False) -> Trajectory:
         """Return the graph: this round and those it goes back over; with `trimmed`, only the active branches."""
         state = self._state
-        shown = self._shown
-        if shown is None or shown[0] is not state:
-            shown = (state, trajectory_of(self._graph, self.identity))
-            self._shown = shown
-        return shown[1].trimmed() if trimmed else shown[1]
+        cached = self._trajectory_cache
+        if cached is None or cached[0] is not state:
+            cached = self._trajectory_cache = (state, trajectory_of(self._graph, self.identity))
+        return cached[1].trimmed() if trimmed else cached[1]
 
     def get_trajectory(self, trimmed: bool = False) -> Any:
         """
@@ -819,7 +827,7 @@ class Run(Context[RunState]):
     def _beyond_tables(
         self, start: Ref, edges_of: Callable[[Ref], Iterable[Edge]], wanted: Container[str]
     ) -> list[BaseIR]:
-        """Return the neighbours of a vertex that are of `wanted` types, and such neighbours of adjacent tables."""
+        """Return the adjacent vertices that have one of the `wanted` types, and those adjacent to adjacent tables."""
         graph = self._graph
         found: dict[Ref, None] = {}
         waiting, seen = deque([start]), {start}
@@ -861,8 +869,8 @@ class Run(Context[RunState]):
         """
         Return the difference of the graph between two moments, or between one moment and now.
 
-        Another run of the same store, or a view of one, is compared as it is; where it is of another session, nodes
-        with the same name count as the same.
+        A run of the same store, or a view of a run, is compared as it is. If it belongs to another session, nodes with
+        the same name count as the same node.
 
         Raises:
             NotFoundError, InvalidInputError: as for `at`.
@@ -878,11 +886,11 @@ class Run(Context[RunState]):
         The earlier rounds that it goes back over are included.
 
         Raises:
-            InvalidInputError: `stream` is another run's; the first event of a run has the run's identity.
+            InvalidInputError: `stream` is the stream of another run; the first event of a run has its identity.
         """
         self._require_writer()
         if stream != self.identity.stream:
-            raise InvalidInputError(f"{self.id} can be adopted under its own id alone: store.adopt(run, run.id)")
+            raise InvalidInputError(f"{self.id} can be adopted only under its own id: store.adopt(run, run.id)")
         self.flush()
         return adopted_events(self._writer.log, self.stream_id, stream, root=self.session_id, keep_names=True)
 
@@ -897,7 +905,7 @@ class Run(Context[RunState]):
     def _show(self, shown: Context[RunState], version: int | None = None) -> None:
         super()._show(shown, version)
         if version is not None:
-            # Tasks of models that write descriptions belong to the live run, so a view has its own, empty set.
+            # The tasks that ask models belong to the live run, so a view of the past has none.
             self._portraits = PortraitTasks()
 
 
@@ -937,7 +945,7 @@ def _steps(given: Iterable[str | Mapping[str, Any]], what: str) -> tuple[command
 
 
 def _undescribed(graph: RunGraph) -> list[Ref]:
-    """Return the data nodes without a description; a node that was met again counts only with its newest vertex."""
+    """Return the data nodes without a description; of a node that was met again, only the newest vertex counts."""
     data = (ref for ref in graph.vertices() if graph.type_of(ref) in DATA)
     return [ref for ref in data if graph.is_newest(ref) and is_undescribed(graph, ref)]
 

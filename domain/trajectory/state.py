@@ -23,8 +23,8 @@ from .nodes import node_name
 from .stored import Change, Held, StoredEvents, Vertex, hash_of
 
 T = TypeVar("T")
-# The fields of a state that say how it came about and not what it is.
-HOW_IT_IS_KEPT = ("newest", "hashed", "stored")
+# These fields differ between a folded state and the same state read from a snapshot, so they are not compared.
+NOT_COMPARED = ("newest", "hashed", "stored")
 # A linked list, the newest in front, so adding costs the same for any length. It consists of plain tuples: Python frees
 # a long chain of tuples without a stack overflow, and the collector soon stops looking at them.
 Row = tuple[T, "Row[T] | None"]
@@ -95,11 +95,11 @@ class Steps(msgspec.Struct, frozen=True):
             return replace(self, taken=taken, returned={**self.returned, queue: returned[1:]})
         return replace(self, taken=taken, waiting={**self.waiting, queue: self.waiting[queue].minus(step.version)})
 
-    def given_back(self, queue: str, version: int) -> Steps:
+    def put_back(self, queue: str, version: int) -> Steps:
         """Return the queues after a taken step was put back as the first of its queue."""
         step = self.taken.get(version)
         if step is None:
-            raise DamagedError(f"step {version} of a run", "it was given back, and had not been taken")
+            raise DamagedError(f"step {version} of a run", "it was put back, and had not been taken")
         returned = (step, *self.returned.get(queue, ()))
         return replace(self, taken=self.taken.minus(version), returned={**self.returned, queue: returned})
 
@@ -170,14 +170,14 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     is_closed: bool = False
     # The version that registered the query, or 0.
     query: int = 0
-    # All registered vertices, including removed ones, by version; and the newest version of each name, by the hash of
-    # the name in `hashed` where a snapshot had only that.
+    # All registered vertices, including removed ones, by version; and the newest version of each name, in `hashed` if
+    # the snapshot had only the hash of the name.
     vertices: OrderedMap[int, Vertex] = msgspec.field(default_factory=OrderedMap)
     newest: OrderedMap[str, int] = msgspec.field(default_factory=OrderedMap)
     hashed: dict[bytes, int] = msgspec.field(default_factory=dict)
     removed: OrderedMap[Ref, int] = msgspec.field(default_factory=OrderedMap)
     changes: OrderedMap[Ref, Row[Change]] = msgspec.field(default_factory=OrderedMap)
-    # Edges by their targets, without those of registrations: these are in the sources of the node. `out` has all edges.
+    # Edges by their targets, without the edges of registrations, which the node's event has. `out` has all edges.
     into: Edges = msgspec.field(default_factory=OrderedMap)
     pointers: OrderedMap[Ref, None] = msgspec.field(default_factory=OrderedMap)
     # How many nodes of a type there ever were.
@@ -192,7 +192,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     pins: tuple[Segment, ...] = ()
     past: tuple[PastRound, ...] = ()
     out: Outgoing = msgspec.field(default_factory=lambda: Outgoing(OrderedMap(), OrderedMap()))
-    # Where the events are that it does not hold; None if it holds all. It says nothing about the run.
+    # The source of the events that the state does not hold; None if it holds all.
     stored: StoredEvents | None = None
 
     def __eq__(self, other: object) -> bool:
@@ -203,7 +203,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     @property
     def _compared(self) -> list[Any]:
         newest = [self.newest_of(vertex.name) for vertex in self.vertices.values()]
-        return [newest, *(getattr(self, name) for name in self.__struct_fields__ if name not in HOW_IT_IS_KEPT)]
+        return [newest, *(getattr(self, name) for name in self.__struct_fields__ if name not in NOT_COMPARED)]
 
     def newest_of(self, name: str) -> int:
         """Return the newest version of a plain name; 0 if the run never had it."""
@@ -237,7 +237,7 @@ class _Fold:
         self._vertices, self._newest = draft_of(state.vertices), draft_of(state.newest)
         self._removed, self._changes = draft_of(state.removed), draft_of(state.changes)
         self._into, made = draft_of(state.into), state.out.made
-        # Edges that were not used yet are collected at their first use.
+        # If nobody has used the outgoing edges yet, the fold leaves them uncollected.
         self._out = None if made is None else draft_of(made)
         self._pointers, self._counts, self._names = draft_of(state.pointers), dict(state.counts), state.names
         self._steps, self._messages = state.steps, draft_of(state.messages)
@@ -296,7 +296,7 @@ class _Fold:
             case run.StepTaken(queue=queue):
                 self._steps = self._steps.without_first(queue)
             case run.StepReturned(queue=queue, step=step):
-                self._steps = self._steps.given_back(queue, step)
+                self._steps = self._steps.put_back(queue, step)
             case run.StepsCleared(queues=queues):
                 self._steps = self._steps.without(queues)
             case Resolved(event=restored, taken=past):
@@ -374,8 +374,7 @@ def is_forward(source: Ref, target: Ref) -> bool:
 
 def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     """
-    Return the events of a run in the form that `fold` takes: the last restoration together with the rounds that it
-    names.
+    Return the events of a run in the form that `fold` takes: the last restoration comes with the rounds that it names.
 
     Raises:
         DamagedError: a stream does not hold the versions that an event names.
@@ -388,7 +387,7 @@ def complete(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
 
 def past_rounds(log: EventSource, rounds: Sequence[Segment]) -> tuple[PastRound, ...]:
     """
-    Return earlier rounds, each folded by itself.
+    Return earlier rounds, each folded without the rounds before it.
 
     Raises:
         DamagedError: a stream does not hold the version that is named.
@@ -405,7 +404,7 @@ def leaves_of(state: RunState, gone_since: Container[Ref] = ()) -> tuple[Ref, ..
     """
     Return the vertices of one run, including data, that have no successor in it.
 
-    `gone_since` has vertices that other runs removed.
+    `gone_since` names vertices that later rounds removed.
     """
     out = state.out.by_source
 

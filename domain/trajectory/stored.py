@@ -1,7 +1,7 @@
 """
-The events that a state of a run names: it holds them, or they stay in the log until somebody reads them.
+The events that a state of a run names: it holds them, or they stay in the log until they are needed.
 
-A state that was opened from a snapshot knows which event registered each vertex, and reads few of them.
+A state that was read from a snapshot knows the version that registered each vertex, and reads few of these events.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from ..named_events import EventSource
 from .events import AttributeChange, RunEvent
 from .nodes import node_name
 
-# As long as it takes that nobody finds two names with one hash.
+# Long enough that nobody can find two names with the same hash.
 HASH_BYTES = 16
-# So many events are read at a time, and twice as many as before by a reader that goes on where it was.
+# The number of events that are read at a time. It doubles with each read that continues the one before.
 WINDOW_MIN = 64
 WINDOW_MAX = 8_192
 
 
 class StoredEvents:
     """
-    The events of a stream, each of which is read with its neighbours at its first use.
+    The events of a stream. Each is read at its first use, together with the events around it.
 
-    `until` is the last version that will be asked for; None if that is not known, as in a fold that goes on. Such a
-    fold leaves all its events to the log (see `RunState.stored`).
+    `until` is the last version that may be needed; None in a fold in progress, where it is not known.
     """
 
     __slots__ = ("_events", "_log", "_next", "_stream", "_window", "until")
@@ -46,12 +45,12 @@ class StoredEvents:
             DamagedError: the log does not have it.
         """
         found = self._events.get(version)
-        return self._look(version) if found is None else found
+        return self._read_around(version) if found is None else found
 
-    def _look(self, version: int) -> Any:
-        goes_on = self._next <= version < self._next + WINDOW_MIN
-        window = self._window = min(2 * self._window, WINDOW_MAX) if goes_on else WINDOW_MIN
-        start = version if goes_on else (version - 1) // WINDOW_MIN * WINDOW_MIN + 1
+    def _read_around(self, version: int) -> Any:
+        continues = self._next <= version < self._next + WINDOW_MIN
+        window = self._window = min(2 * self._window, WINDOW_MAX) if continues else WINDOW_MIN
+        start = version if continues else (version - 1) // WINDOW_MIN * WINDOW_MIN + 1
         self._read(start, start + window - 1)
         self._next = start + window
         try:
@@ -60,23 +59,23 @@ class StoredEvents:
             raise DamagedError(f"{self._stream}@{version}", "a run needs it, and it is not there") from None
 
     def fetch(self) -> None:
-        """Read all events together, for who looks at all of them, or keeps them when the store is closed."""
-        assert self.until is not None, "of a fold that goes on nobody needs all events"
+        """Read all events at once: the caller needs most of them, or will need them after the store is closed."""
+        assert self.until is not None, "a fold in progress never needs all events"
         if len(self._events) < self.until:
             self._read(1, self.until)
 
     def put(self, version: int, event: Any) -> None:
-        """Note an event that was read already."""
+        """Keep an event that was read elsewhere."""
         self._events[version] = event
 
     def _read(self, start: int, stop: int) -> None:
         last = stop if self.until is None else min(stop, self.until)
-        # An event is the same however often it is read, so that two readers need no lock.
+        # Two threads may read the same events: they are equal, so no lock is needed.
         self._events.update(enumerate(self._log.read_events(self._stream, after=start - 1, until=last), start))
 
 
 class Held(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """A recorded event of a run; `source` is the event itself, or where it is read."""
+    """A recorded event of a run; `source` is the event itself, or the source from which it is read."""
 
     version: int
     source: RunEvent | StoredEvents
@@ -106,9 +105,9 @@ class Vertex(Held, frozen=True, gc=False, eq=False):
     """
     A vertex: the event that registered it, and its type.
 
-    `named` is its plain name, which other vertices of the run may have too, or the hash of a name that is read from the
-    event. `number` counts the vertices with the same name from 1; `before` is the version of the one before it, 0 for
-    the first.
+    `named` is its plain name, which other vertices of the run may have too, or the hash of that name; then only the
+    event has the name. `number` counts the vertices with the same name from 1; `before` is the version of the one
+    before it, 0 for the first.
     """
 
     type: str
@@ -133,5 +132,5 @@ class Vertex(Held, frozen=True, gc=False, eq=False):
 
 
 def hash_of(name: str) -> bytes:
-    """Return the hash of a name, by which a state finds it without having it."""
+    """Return the hash of a name, under which a snapshot has it."""
     return blake2b(name.encode(), digest_size=HASH_BYTES).digest()

@@ -54,9 +54,9 @@ MERMAID_SHAPES = {
     "Script": ("[[", "]]"),
     "Skill": ("[\\", "/]"),
 }
-# The signs that have a meaning in Markdown. More signs have one at the beginning of a line, as "-" and "1)" do; within
-# a word `_` and `-` have none. Mermaid uses the last two itself in the place of `#` and `;`.
-MEANING = re.compile(r"^[\W\d_]|[!-'*+.:-<>-@\[-^`{-~ﬂ¶]|(?<![A-Za-z0-9])[_-]|[_-](?![A-Za-z0-9])")
+# The signs that have a meaning in Markdown: at the beginning of a line also signs like "-" and "1)", and `_` and `-`
+# except within a word. Mermaid itself uses the last two signs of the second group in the place of `#` and `;`.
+MARKDOWN = re.compile(r"^[\W\d_]|[!-'*+.:-<>-@\[-^`{-~ﬂ¶]|(?<![A-Za-z0-9])[_-]|[_-](?![A-Za-z0-9])")
 LINE_BREAK = "<br/>"
 
 
@@ -64,8 +64,8 @@ class TrajectoryNode(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """
     A node: its name, type and label, the round and sub-agent that registered it, and its attributes.
 
-    `birth` is the node's origin, `stream@version` of the event that registered it: it stays the same when a newer node
-    takes the name.
+    `birth` is the node's origin, `stream@version` of the event that registered it. It stays the same when a newer node
+    takes over the name.
     """
 
     name: str
@@ -150,20 +150,20 @@ class Trajectory:
 
     def successors(self, name: str) -> list[str]:
         """Return the names of the nodes with an edge from a node."""
-        return list(_of(self._following, name))
+        return list(_ends_at(self._following, name))
 
     def predecessors(self, name: str) -> list[str]:
         """Return the names of the nodes with an edge to a node."""
-        return list(_of(self._preceding, name))
+        return list(_ends_at(self._preceding, name))
 
     def descendants(self, name: str) -> set[str]:
         """Return the names of the nodes with a path from a node."""
-        _of(self._following, name)
+        _ends_at(self._following, name)
         return set(reached([name], self._following.__getitem__))
 
     def ancestors(self, name: str) -> set[str]:
         """Return the names of the nodes with a path to a node."""
-        _of(self._preceding, name)
+        _ends_at(self._preceding, name)
         return set(reached([name], self._preceding.__getitem__))
 
     def trimmed(self) -> Trajectory:
@@ -186,7 +186,7 @@ class Trajectory:
         """Return the graph with only these nodes and the edges between them."""
         wanted = set(names)
         for name in wanted:
-            _of(self._following, name)
+            _ends_at(self._following, name)
         return Trajectory(
             (node for name, node in self.nodes.items() if name in wanted),
             (edge for edge in self.edges if edge.source in wanted and edge.target in wanted),
@@ -211,7 +211,7 @@ class Trajectory:
         An edge that would then close a cycle is marked: it leads back to an earlier node.
         """
         names = {name: _identity(node) for name, node in self.nodes.items()}
-        # A later version replaces the attributes, and keeps the place in the order.
+        # A later vertex of a node replaces the attributes; the node keeps its place in the order.
         nodes = {names[name]: msgspec.structs.replace(node, name=names[name]) for name, node in self.nodes.items()}
         return Trajectory(
             nodes.values(),
@@ -278,7 +278,7 @@ class Trajectory:
 
 
 def reached(starts: Iterable[T], following: Callable[[T], Iterable[T]]) -> Iterator[T]:
-    """Yield each vertex with a path from one of `starts`, once; a start only if a path leads back to it."""
+    """Yield once each vertex with a path from one of `starts`; a start itself only if a path leads back to it."""
     seen: set[T] = set()
     waiting = list(starts)
     while waiting:
@@ -302,8 +302,8 @@ def forward_sources(graph: Trajectory) -> dict[str, list[str]]:
     return by_end(graph.nodes, ((edge.target, edge.source) for edge in graph.edges if not edge.leads_back))
 
 
-def _of(adjacent: Mapping[str, list[str]], name: str) -> list[str]:
-    found = adjacent.get(name)
+def _ends_at(ends: Mapping[str, list[str]], name: str) -> list[str]:
+    found = ends.get(name)
     if found is None:
         raise NodeNotFoundError(f"there is no node {name!r} in this graph")
     return found
@@ -339,7 +339,7 @@ def _node_attributes(node: TrajectoryNode) -> dict[str, Any]:
 
 
 def _joined_edges(graph: Trajectory) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield source, target and attributes of the edges; a DiGraph has one edge between two nodes, with all types."""
+    """Yield source, target and attributes of edges; a DiGraph has one edge between two nodes, with all their types."""
     joined: dict[str, dict[str, dict[str, Any]]] = {name: {} for name in graph.nodes}
     for edge in graph.edges:
         known = joined[edge.source].setdefault(edge.target, {})
@@ -359,7 +359,7 @@ def _drawing_id(node: TrajectoryNode) -> str:
     """
     Return the id of a node in the source of a drawing: the round, the sub-agent and the version that registered it.
 
-    A name can change, when a newer node takes it; this id does not change.
+    The name of a node can change, this id cannot.
     """
     return f"r{node.run_id}s{node.sub_id}v{Ref.parse(node.birth).version}"
 
@@ -426,7 +426,7 @@ def _arrow(edge: TrajectoryEdge) -> str:
 
 def _mermaid_quoted(text: str) -> str:
     lines = visible(text).split("\n")
-    return '"' + LINE_BREAK.join(MEANING.sub(_number, line) for line in lines) + '"'
+    return '"' + LINE_BREAK.join(MARKDOWN.sub(_number, line) for line in lines) + '"'
 
 
 def _number(found: re.Match[str]) -> str:

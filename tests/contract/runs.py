@@ -130,7 +130,7 @@ class RunsContract(RunsInTransactionsContract):
             store.run("mia", "s", agent="other")
         with pytest.raises(NotFoundError):
             store.run("mia", "s", 1, create=False)
-        with pytest.raises(NotFoundError, match="sub_id=None is a new run"):
+        with pytest.raises(NotFoundError, match="sub_id=None creates a new run"):
             store.run("mia", "s", sub_id=None, create=False)
         assert log.streams() == ["run:mia/s/0/0"]
         store.chat("c", agent="planner")
@@ -386,7 +386,7 @@ class RunsContract(RunsInTransactionsContract):
         run.remove_node("Action(a)#2)#1")
         before, past = everything(run), [run.at(version).nodes() for version in range(run.version + 1)]
         store = store_on(log)
-        with pytest.raises(InvalidInputError, match="can be adopted under its own id alone"):
+        with pytest.raises(InvalidInputError, match="can be adopted only under its own id"):
             store.adopt(run, "mia/other")
         store.adopt(run, run.id)
 

@@ -100,7 +100,7 @@ def test_a_run_that_holds_something_takes_no_round(store: refold.Store, tmp_path
     write_round_files(run, tmp_path)
     record = read_round_files(tmp_path, 0).record
 
-    with pytest.raises(DecisionRefusedError, match="is brought into an empty run"):
+    with pytest.raises(DecisionRefusedError, match="can be imported only into an empty run"):
         import_round(run, record)
 
 

@@ -112,8 +112,8 @@ def test_steps_that_were_never_queued() -> None:
     """A log that takes or gives back a step that is not there is damaged, and the error says where."""
     with pytest.raises(DamagedError, match=r"the queue 'todo' of a run.*a step was taken from it, and there was none"):
         Steps().without_first("todo")
-    with pytest.raises(DamagedError, match=r"step 7 of a run.*it was given back, and had not been taken"):
-        Steps().given_back("todo", 7)
+    with pytest.raises(DamagedError, match=r"step 7 of a run.*it was put back, and had not been taken"):
+        Steps().put_back("todo", 7)
 
 
 def test_a_node_of_a_version_that_registered_none() -> None:

@@ -326,7 +326,7 @@ def test_not_within_a_transaction() -> None:
     run = run_with_finds(1)
     run.portray_with(lambda prompt: "d")
 
-    with transaction(run._journal.log), pytest.raises(InvalidInputError, match="behind the block"):
+    with transaction(run._journal.log), pytest.raises(InvalidInputError, match="after the block"):
         run.profiling()
     assert run.profiling() == 1
     assert run.finish_portraits(20) == []

@@ -1,8 +1,9 @@
 """
 The changes of queues and pools: the command of each change, and the hooks that are called before and after it.
 
-A change is prepared on the present state, announced to hooks on a stage, and recorded; then the hooks that follow the
-change are called. When another writer recorded an event first, the change is prepared and announced again behind it.
+A change is prepared on the present state. Then the hooks before it are called, which see it step by step on a stage.
+Then it is recorded, and the hooks after it are called. If another writer recorded an event first, the change is
+prepared again on the new state, and the hooks before it are called again.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from .items import ContextItem, Held
 from .rules import Add, ChangeSettings, Clear, Command, Evict, Remove, Restore, overflow
 from .state import Completed, ContainerState, Departures, fold, named_items, ref_of
 
-# The types of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
-COMING = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
+# The hooks before items are added, of both kinds: a queue has no BEFORE_ADD, a pool no BEFORE_APPEND.
+ADDING_HOOKS = ("ON_EVICT", "BEFORE_ADD", "BEFORE_APPEND")
 # Members of containers for their own modules: completion does not offer them, and async siblings lack them.
 INNER_NAMES = frozenset((
     "added_event", "added_events", "change", "completed_events", "decider", "fire", "has_hooks", "hook_types", "kind",
@@ -39,13 +40,12 @@ class Stage:
 
     def __init__(self, owner: object, state: ContainerState) -> None:
         self.owner, self.state = owner, state
-        # A task that a hook started may run longer than the change; it then sees the container's state as everybody
-        # does.
+        # A task that a hook started may run longer than the change; from then on it sees the container's own state.
         self.is_open = True
         self.process = os.getpid()
 
-    def see(self, *events: Completed) -> None:
-        """Add `events` to the state that the next hooks see."""
+    def apply(self, *events: Completed) -> None:
+        """Apply `events` to the state that the next hooks see."""
         self.state = fold(self.state, events)
 
 
@@ -55,7 +55,7 @@ _STAGES: ContextVar[tuple[Stage, ...]] = ContextVar("refold_stages", default=())
 def stage_of(owner: object) -> Stage | None:
     """Return the stage that is set for the container of a journal in this flow of control, if any."""
     for stage in reversed(_STAGES.get()):
-        # In a child process that a hook forked, the stage does not count either.
+        # A stage of the parent process does not count in a child process that a hook forked.
         if stage.owner is owner and stage.is_open and stage.process == os.getpid():
             return stage
     return None
@@ -75,10 +75,10 @@ def staged(owner: object, state: ContainerState) -> Iterator[Stage]:
 
 def returning(stream: str, events: Iterable[Completed], names: Sequence[str]) -> list[Held]:
     """
-    Return the items that left the container `stream` with its events so far and have these names: their origins, or in
-    a pool also ids.
+    Return the items with these names that left the container `stream` with its events so far. A name is that of the
+    item's origin or, in a pool, its id, which means the last item with this id that left.
 
-    An id means the last item with this id that left. The items' names include their stream.
+    The refs of the returned items include their stream.
 
     Raises:
         NotFoundError: no such item left, or it was restored.
@@ -90,7 +90,7 @@ def returning(stream: str, events: Iterable[Completed], names: Sequence[str]) ->
     for name in names:
         ref = by_id.get(name) or (ref_of(name, stream) if "@" in name or name.isdecimal() else None)
         if ref is None or ref not in gone:
-            raise NotFoundError(f"{stream} let go of no item {name!r}: `evicted()` lists those that left")
+            raise NotFoundError(f"no item {name!r} left {stream}: `evicted()` lists those that left")
         found[ref] = Held(ref.within(stream), gone[ref].event)
     return list(found.values())
 
@@ -128,77 +128,76 @@ class Change:
     """
     A change of one container; `asked` names the types of hooks that are called before it.
 
-    When another writer came first, a change with `catches_up` is made again behind that; any other change raises an
-    error.
+    If another writer came first, a change with `catches_up` is prepared again; any other change raises an error.
     """
 
     asked: tuple[str, ...] = ()
     catches_up: bool = True
     # Whether `prepare` reads the log or all items: that takes too long for a running event loop.
     is_long = False
-    # The arguments that the caller gave, or a function that returns them: the fingerprint of the call is made of them.
+    # The arguments of the call, or a function that returns them. They identify a repeated call.
     call: object = None
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         """Return the command for the present state; may read the log."""
         raise NotImplementedError
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
-        """Call the hooks that may stop the change, each with the container's state at that step."""
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
+        """Call the hooks before the change, which may stop it; each sees the container's state at its step."""
 
-    def see_result(self, container: Owner) -> None:
-        """Keep the state that `tell` will pass to hooks, before another change follows."""
+    def keep_result(self, container: Owner) -> None:
+        """Keep the items that `fire_after` will pass to hooks, before another change follows."""
 
-    async def tell(self, container: Owner) -> None:
-        """Call the hooks that follow the change."""
+    async def fire_after(self, container: Owner) -> None:
+        """Call the hooks after the change."""
 
 
 class ItemToAdd(NamedTuple):
-    """An item to be added, and the event that lets hooks see it in the container."""
+    """An item to be added, and the event that adds it on a stage."""
 
     item: ContextItem[Any]
     event: Completed
 
 
-async def announce_coming(container: Owner, stage: Stage, coming: Sequence[ItemToAdd]) -> None:
-    """Call a container's hooks for items before they are added, and for each item that leaves to make room."""
+async def fire_before_adding(container: Owner, stage: Stage, coming: Sequence[ItemToAdd]) -> None:
+    """Call the hooks before items are added, and before items leave to make room for them."""
     if container.has_hooks("BEFORE_APPEND"):
-        # The list is made only if a hook takes it, because it costs time for each item in the queue.
+        # The list costs time for each item in the queue, so it is made only for a hook.
         current = [held.item for held in stage.state.items.values()]
         await container.fire("BEFORE_APPEND", container, [one.item for one in coming], current)
     for one in coming:
         if one.item.id is None or container.kind.name == "queue" or one.item.id not in stage.state.items:
-            await announce_leaving(container, stage, overflow(stage.state, 1))
+            await fire_before_evicting(container, stage, overflow(stage.state, 1))
         if container.kind.name == "pool":
             await container.fire("BEFORE_ADD", container, one.item)
-        stage.see(one.event)
+        stage.apply(one.event)
 
 
-async def announce_leaving(container: Owner, stage: Stage, leaving: Iterable[Held], reason: str = "limit") -> None:
-    """Call the hooks for items that are evicted, one by one, each while it is still in the container."""
+async def fire_before_evicting(container: Owner, stage: Stage, leaving: Iterable[Held], reason: str = "limit") -> None:
+    """Call the hooks before items are evicted, one by one: each item is still in the container when its hook runs."""
     for held in leaving:
-        await fire_with_item(container, "ON_EVICT", held)
-        stage.see(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
+        await fire_for_item(container, "ON_EVICT", held)
+        stage.apply(container.kind.evicted(items=spans_of([held.ref]), reason=reason, change=-held.totals))
 
 
-async def fire_with_item(container: Owner, name: str, held: Held | None) -> None:
-    """Call the hooks of a type, if there are any, with one item."""
+async def fire_for_item(container: Owner, name: str, held: Held | None) -> None:
+    """Call the hooks of a type, if there are any, with the container and an item."""
     if held is not None and container.has_hooks(name):
         await container.fire(name, container, held.item)
 
 
 class AddingChange(Change):
-    """A change that brings items: those that came, and all that are there afterwards."""
+    """A change that adds items. `_came` has the added items, `_current` all items after the change."""
 
-    asked: tuple[str, ...] = COMING
+    asked: tuple[str, ...] = ADDING_HOOKS
     _came: Sequence[Held | ContextItem[Any]] = ()
     _current: Sequence[ContextItem[Any]] = ()
 
-    def see_result(self, container: Owner) -> None:
-        """Keep the present items if a hook will take them; otherwise neither they nor their classes are loaded."""
+    def keep_result(self, container: Owner) -> None:
+        """Keep the present items for a hook; without a hook, neither they nor their classes are loaded."""
         self._current = list(container) if container.has_hooks("AFTER_APPEND") else []
 
-    async def tell(self, container: Owner) -> None:
+    async def fire_after(self, container: Owner) -> None:
         name = "AFTER_APPEND" if container.kind.name == "queue" else "AFTER_ADD"
         if not container.has_hooks(name):
             return
@@ -210,8 +209,8 @@ class AddingChange(Change):
             await container.fire(name, container, item)
 
 
-def item_to_restore(container: Owner, held: Held) -> ItemToAdd:
-    """Return an item that is in the log already, and the event with which it comes."""
+def restored_item(container: Owner, held: Held) -> ItemToAdd:
+    """Return an item that is in the log already, and the event that restores it on a stage."""
     restored = container.kind.restored(items=spans_of([held.ref]), change=held.totals)
     return ItemToAdd(held.item, Resolved(restored, (held,)))
 
@@ -226,12 +225,12 @@ class Clearing(Change):
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         return Clear()
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
         items = [held.item for held in stage.state.items.values()]
         shown = {item.id: item for item in items} if container.kind.name == "pool" else items
         await container.fire("BEFORE_CLEAR", container, shown)
 
-    async def tell(self, container: Owner) -> None:
+    async def fire_after(self, container: Owner) -> None:
         await container.fire("AFTER_CLEAR", container)
 
 
@@ -254,8 +253,8 @@ class Evicting(Change):
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         return Evict(tuple(held.ref for held in self._leaving(container, state)), self._reason)
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
-        await announce_leaving(container, stage, self._leaving(container, stage.state), self._reason)
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
+        await fire_before_evicting(container, stage, self._leaving(container, stage.state), self._reason)
 
 
 class Restoring(AddingChange):
@@ -270,13 +269,13 @@ class Restoring(AddingChange):
         self.call = ("restore", names)
 
     def prepare(self, container: Owner, state: ContainerState) -> Command:
-        # In the log, since the state holds only present items.
+        # The items are read from the log, because the state holds only present items.
         events = container.completed_events(state.version)
         self._came = self._items = returning(container.stream_id, events, self._names)
         return Restore(tuple(self._items))
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
-        await announce_coming(container, stage, [item_to_restore(container, held) for held in self._items])
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
+        await fire_before_adding(container, stage, [restored_item(container, held) for held in self._items])
 
 
 class ChangingSettings(Change):
@@ -296,9 +295,9 @@ class ChangingSettings(Change):
         # A setting that was not given stays as it is.
         return ChangeSettings(self._new_limit(state), state.tags if self._tags is None else self._tags)
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
         limited = replace(stage.state, limit=self._new_limit(stage.state))
-        await announce_leaving(container, stage, overflow(limited, 0))
+        await fire_before_evicting(container, stage, overflow(limited, 0))
 
 
 class Adding(AddingChange):
@@ -312,9 +311,9 @@ class Adding(AddingChange):
     def prepare(self, container: Owner, state: ContainerState) -> Command:
         return Add(tuple(self._events))
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
         coming = [ItemToAdd(item, event) for item, event in zip(self._items, self._events, strict=True)]
-        await announce_coming(container, stage, coming)
+        await fire_before_adding(container, stage, coming)
 
 
 class Removing(Change):
@@ -335,8 +334,8 @@ class Removing(Change):
         self._held = held
         return Remove(self._id, self._reason)
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
-        await fire_with_item(container, "BEFORE_REMOVE", self._held)
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
+        await fire_for_item(container, "BEFORE_REMOVE", self._held)
 
-    async def tell(self, container: Owner) -> None:
-        await fire_with_item(container, "AFTER_REMOVE", self._held)
+    async def fire_after(self, container: Owner) -> None:
+        await fire_for_item(container, "AFTER_REMOVE", self._held)

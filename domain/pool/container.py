@@ -1,10 +1,10 @@
 """
 The common part of queues and pools: reading items, calling hooks, and recording changes.
 
-The changes of one container are made one after the other. Before a change is recorded, its hooks are called; they see
-the change step by step, and may stop it by raising. Then the change is recorded completely, or not at all. The hooks
-that follow it are called when it is in the log; other changes do not wait for them. When another writer came first,
-added items are announced and recorded again behind that, and an edit is refused.
+The changes of one container are made one after the other. Before a change is recorded, the hooks before it are called;
+they see the change step by step, and may stop it by raising an error. Then the change is recorded completely, or not at
+all. The hooks after it are called when it is in the log; other changes do not wait for them. If another writer came
+first, an addition is made again after the other events, with its hooks, and an edit is refused.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ QUEUE_LIMIT = 10
 LIMIT_MAX = 2**63 - 1
 
 
-async def carried_out(
+async def carry_out(
     container: Container[Any],
     journal: Journal[ContainerState],
     change: Change,
@@ -52,7 +52,7 @@ async def carried_out(
     key: str | None,
 ) -> Outcome:
     """
-    Call the hooks that come before a change, if there are any, and record it.
+    Call the hooks before a change, if there are any, and record it.
 
     Raises:
         ConcurrencyError: another writer came first, and the change is an edit, or `expected_version` was given.
@@ -66,16 +66,16 @@ async def carried_out(
         state, command = await _prepared(container, journal, change)
         expected = state.version if expected_version is None else expected_version
         if expected == state.version and any(container.has_hooks(name) for name in change.asked):
-            # No hook is called for a change that the rules refuse.
+            # This raises an error for a change that the rules refuse, so that no hook is called for it.
             container.decider.decide(command, state)
             with staged(journal, state) as stage:
-                await change.announce(container, stage)
+                await change.fire_before(container, stage)
             expected = _version_after_hooks(journal.state, state)
         record = partial(journal.execute, command, call=change.call, expected_version=expected, idempotency_key=key)
         try:
-            outcome = await _waiting(container, journal, record)
+            outcome = await _run_work(container, journal, record)
         except ConcurrencyError:
-            # If only this view went on while its hooks ran, no other writer came first.
+            # If this object recorded an event while the hooks ran, no other writer came first.
             is_behind = journal.version == expected
             is_final = expected_version is not None or (is_behind and not change.catches_up)
             if is_final or attempt == CATCH_UPS_MAX - 1:
@@ -88,7 +88,7 @@ async def carried_out(
 
 
 async def repeated(journal: Journal[ContainerState], change: Change, key: str | None) -> Outcome | None:
-    """Return the outcome that was recorded under this key, if any: the change itself may not be possible any more."""
+    """Return the outcome that was recorded under this key, if any; the change itself may be impossible by now."""
     open_transaction = current_transaction(journal.log)
     has_key = key is not None if open_transaction is None else open_transaction.idempotency_key is not None
     return await in_thread(partial(journal.repeated, change.call, key)) if has_key else None
@@ -101,18 +101,23 @@ async def _prepared(
         state = journal.state
         return state, change.prepare(container, state)
 
-    # Most changes need only the state; a thread would cost more than the change.
-    is_at_hand = journal.is_loaded and not change.is_long
-    return prepare() if is_at_hand else await _waiting(container, journal, prepare)
+    # If the state is loaded, most changes take less time than a thread would.
+    is_fast = journal.is_loaded and not change.is_long
+    return prepare() if is_fast else await _run_work(container, journal, prepare)
 
 
 def _version_after_hooks(now: ContainerState, shown: ContainerState) -> int:
-    """Return the present version if the hooks saw the present items and settings: a hook may have named a version."""
+    """
+    Return the version on which the change is decided after its hooks ran.
+
+    It is the present one if the items and settings that the hooks saw are unchanged: a hook may have named a version.
+    """
     is_same = now.items is shown.items and (now.limit, now.tags) == (shown.limit, shown.tags)
     return now.version if is_same else shown.version
 
 
-async def _waiting(container: Container[Any], journal: Journal[ContainerState], work: Callable[[], R]) -> R:
+async def _run_work(container: Container[Any], journal: Journal[ContainerState], work: Callable[[], R]) -> R:
+    """Run work in a thread if it may wait for a disk, so that the event loop goes on."""
     may_wait = not container.is_detached and (journal.durability == "commit" or not journal.is_loaded)
     return await in_thread(work) if may_wait else work()
 
@@ -154,12 +159,12 @@ def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
     given = frozenset(tags or ())
     for tag in given:
         if not isinstance(tag, str):
-            raise InvalidInputError(f"the tag {tag!r} is no text")
+            raise InvalidInputError(f"the tag {tag!r} is not a text")
     return tuple(sorted(require_unicode(tag, "a tag") for tag in given))
 
 
 class ViewHooks:
-    """The hooks of a view, those of the container that it shows. A changeable container hides this attribute."""
+    """The hooks of a view: those of the container that it shows. Other containers have an attribute that hides it."""
 
     def __get__(self, container: Container[Any] | None, _kind: object) -> ViewHooks | FrozenList[Hook]:
         return self if container is None else FrozenList(vars(container._shows)["hooks"])
@@ -171,7 +176,7 @@ class Container(Context[ContainerState], Generic[T]):
     kind: ClassVar[Kind]
     decider: ClassVar[Decider[ContainerState]]
     hook_types: ClassVar[type[Enum]]
-    hooks: list[Hook] = ViewHooks()  # type: ignore[assignment]  # hidden by an attribute, but in views
+    hooks: list[Hook] = ViewHooks()  # type: ignore[assignment]  # views only: other containers hide it
 
     def _begin(self, limit: int | None, tags: Iterable[str] | None) -> None:
         """Begin a detached container, with its own log in memory."""
@@ -187,7 +192,7 @@ class Container(Context[ContainerState], Generic[T]):
 
     def _show(self, shown: Context[ContainerState], version: int | None = None) -> None:
         super()._show(shown, version)
-        # Hooks can be added and removed at any time, so the view reads those of the container that it shows.
+        # Hooks may be added at any time, so a view has no copy: `ViewHooks` reads those of the shown container.
         self.__dict__.pop("hooks", None)
 
     def _refusal(self) -> str:
@@ -195,7 +200,7 @@ class Container(Context[ContainerState], Generic[T]):
         return f"this {name} is a view and cannot be changed: change the one it shows, or a branch of it"
 
     def _require_no_view(self) -> None:
-        # Attributes may be set before the container has a writer.
+        # A new container sets attributes before it has a writer, so only views are refused.
         if "_shows" in self.__dict__:
             self._require_writer()
 
@@ -361,31 +366,32 @@ class Container(Context[ContainerState], Generic[T]):
         Carry a command out without calling any hook.
 
         Raises:
-            DecisionRefusedError: a hook that is called before a change tries to make another change.
+            DecisionRefusedError: a hook before a change tries to make another change.
             ConcurrencyError: another writer came first.
         """
         writer = self._writer
         self._require_no_stage()
+        # The command is decided on the folded state, which is read first if it is not in memory.
         _ = writer.state
         writer.execute(command, catch_up=False)
 
     def _require_no_stage(self) -> None:
         if stage_of(self._journal) is not None:
             raise DecisionRefusedError(
-                f"a hook that is asked before a change of this {self.kind.name} cannot change it: do it in one "
-                "that is called after it"
+                f"a hook that is called before a change of this {self.kind.name} cannot change it: use a hook that is "
+                "called after the change"
             )
 
     async def change(
-        self, change: Change, expected_version: int | None, idempotency_key: str | None, *, tells: bool = True
+        self, change: Change, expected_version: int | None, idempotency_key: str | None, *, fires_after: bool = True
     ) -> Outcome:
         """
-        Call the hooks that come before the change, record it, and then call the hooks that follow it if `tells`.
+        Call the hooks before the change, record it, and with `fires_after` call the hooks after it.
 
         For a change that was recorded before under its key, no hooks are called.
 
         Raises:
-            DecisionRefusedError: a hook that is called before a change tries to make another change.
+            DecisionRefusedError: a hook before a change tries to make another change.
             ConcurrencyError: another writer came first.
         """
         writer = self._writer
@@ -393,15 +399,15 @@ class Container(Context[ContainerState], Generic[T]):
         outcome: Outcome | None = None
         while outcome is None:
             if (other := writer.other_transaction) is not None:
-                # Not while the lock is held, which the calls of that transaction need.
+                # The calls of that transaction need the lock, so it is not held here.
                 await other.over(self.stream_id)
             async with self._lock.hold():
-                # Another one may have changed this container while this call waited for the lock.
+                # Another transaction may have changed this container while this call waited for the lock.
                 if writer.other_transaction is None:
-                    outcome = await carried_out(self, writer, change, expected_version, idempotency_key)
-                    change.see_result(self)
-        if tells and not outcome.replayed:
-            await change.tell(self)
+                    outcome = await carry_out(self, writer, change, expected_version, idempotency_key)
+                    change.keep_result(self)
+        if fires_after and not outcome.replayed:
+            await change.fire_after(self)
         return outcome
 
     async def repeated(self, change: Change, idempotency_key: str | None) -> bool:
@@ -479,7 +485,7 @@ def _text_or_none(text: Any, what: str) -> str | None:
         return None
     if not isinstance(text, str):
         raise InvalidInputError(f"the {what} of an item is {text!r}: take a text, or None")
-    # A member of a str enum is a text, but its str() is a different text.
+    # `str()` of a member of a str enum gives another text than its value.
     require_unicode(text, f"the {what} of an item")
     return str.__str__(require_short(text, "the item id") if what == "id" else text)
 

@@ -50,7 +50,7 @@ class ContextItem(Generic[T]):
 
 
 class Held:
-    """A recorded item: the event that added it, and the name that other events use for it."""
+    """A recorded item: the event that added it, and the Ref by which other events name it."""
 
     __slots__ = ("_item", "event", "ref")
 
@@ -66,7 +66,8 @@ class Held:
         event = self.event
         item: ContextItem[Any] = ContextItem(restored_content(event.content), event.description, event.id)
         if not event.content.type:
-            # JSON is read-only; an instance of a class may be changed by its reader, so each reader gets a new one.
+            # JSON is read-only, so one item serves all readers. A reader may change an instance of a class, so each
+            # gets a new one.
             self._item = item
         return item
 
@@ -76,7 +77,7 @@ class Held:
         return totals_of(self.event)
 
     def named_in(self, stream: str) -> Held:
-        """Return the same item as a branch of `stream` names it."""
+        """Return the same item with the Ref that a branch of `stream` uses for it."""
         return self if self.ref.stream else Held(Ref(self.ref.version, stream), self.event)
 
     def __eq__(self, other: object) -> bool:

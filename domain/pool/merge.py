@@ -2,9 +2,9 @@
 Merging and branching queues and pools.
 
 A merge of queues adds the items that were added to the other queue. A merge of pools is three-way: it takes the changes
-of the other pool. Both sides are compared with the last version that both include: each includes what it began with and
-what it merged, as do its ancestors. Items are compared by their origins, so nothing is taken twice. An item that one
-side evicted only to make room does not count as removed.
+of the other pool. Both sides are compared with the base, the last version of a container that both include. A container
+includes its ancestors and the containers that it or they merged, each up to a version. Items are compared by their
+origins, so nothing is taken twice. An item that one side evicted only to make room does not count as removed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,16 @@ from ..log.ports import Log, NewEvents
 from ..named_events import EventSource, Resolved
 from ..spans import Ref, Segment, spans_of
 from ..totals import Totals
-from .changes import COMING, AddingChange, ItemToAdd, Owner, Stage, announce_coming, fire_with_item, item_to_restore
+from .changes import (
+    ADDING_HOOKS,
+    AddingChange,
+    ItemToAdd,
+    Owner,
+    Stage,
+    fire_before_adding,
+    fire_for_item,
+    restored_item,
+)
 from .container import Container
 from .events import AddedEvent, BranchedEvent, PoolConflictResolved, RestoredEvent
 from .items import ContextItem, Held
@@ -45,7 +54,7 @@ class Side(NamedTuple):
     """
     One of the two containers up to a version: its items, and the items that left it.
 
-    `ever` are the origins of all items that it or an ancestor ever held, and `returned` of those that were restored.
+    `ever` has the origins of all items that it or an ancestor ever held, `returned` those of restored items.
     """
 
     stream: str
@@ -72,7 +81,7 @@ class Side(NamedTuple):
         return Ref(self.version, self.stream) if left is None else Ref(left.version, left.stream or self.stream)
 
     def includes(self) -> dict[str, int]:
-        """Return the last version of each container that this one includes: its ancestors first, itself last."""
+        """Return the containers that this one includes, each with the last version: ancestors first, itself last."""
         found = {one.stream: one.version for one in self.state.ancestry}
         for stream, version in (*self.state.merged.items(), (self.stream, self.version)):
             found[stream] = max(found.get(stream, 0), version)
@@ -92,7 +101,7 @@ Added = Callable[[ContextItem[object]], AddedEvent]
 
 
 def merged_queue(ours: Side, theirs: Side, base: Segment | None) -> Merge:
-    """Return the merge that takes the present items of the other queue that were added there and were never here."""
+    """Return the merge that takes the present items of the other queue that were never in this one."""
     there = [_with_stream(held, theirs.stream) for held in theirs.state.items.values()]
     new = tuple(held for held in there if held.ref not in ours.ever)
     return Merge(source=theirs.stream, version=theirs.version, base=base, taken=new)
@@ -105,7 +114,7 @@ def merged_pool(
     Return the three-way merge of another pool; `refs` are the origins of the items at the `base`, by id.
 
     Items that changed only on the other side are taken. Where both sides changed an item, `decide` chooses one of the
-    two, or returns an item that replaces both, which is made by `added`.
+    two, or returns an item that replaces both; `added` makes the event of that item.
     """
     our_refs, their_refs = ours.refs(), theirs.refs()
     taken, dropped, made = list[Held](), list[Ref](), list[AddedEvent]()
@@ -113,12 +122,12 @@ def merged_pool(
     for item_id in dict.fromkeys([*refs, *their_refs, *our_refs]):
         our, their = our_refs.get(item_id), their_refs.get(item_id)
         before = _before(ours, theirs, our, their) or refs.get(item_id)
-        # The other side did not change the item, both have the same item, or it left there only to make room.
+        # Nothing to do: the other side did not change the item, has the same item, or evicted it only to make room.
         if their in (before, our) or _is_for_room(theirs, item_id, their):
             continue
         here, there = ours.state.items.get(item_id), theirs.state.items.get(item_id)
+        # If only the other side changed the item, its change is taken.
         kept = "theirs"
-        # Else only the other side changed the item.
         if our != before and not _is_for_room(ours, item_id, our):
             choice = decide(Conflict(item_id, here, there))
             kept = _kept_side(choice, item_id)
@@ -144,9 +153,10 @@ def merged_pool(
 
 def _before(ours: Side, theirs: Side, our: Ref | None, their: Ref | None) -> Ref | None:
     """
-    Return the item of one side that the other side replaced or removed, though it came to both by a third container.
+    Return the item of one side that the other side once held and replaced or removed, although it is not in the base:
+    both may have it from a third container.
 
-    None if there is none, or if the side got it back: then the base says what was there before.
+    Return None if there is no such item, or if the side that has it restored it: then the item of the base counts.
     """
     if their in ours.ever and their not in theirs.returned:
         return their
@@ -162,7 +172,7 @@ def _kept_side(choice: object, item_id: str) -> str:
 
 
 def _is_for_room(side: Side, item_id: str, ref: Ref | None) -> bool:
-    """Return whether an item is missing on a side only because it was evicted to make room."""
+    """Return whether a side lacks an item only because it was evicted to make room."""
     left = side.last_departure(item_id) if ref is None else None
     return left is not None and (left.how, left.reason) == ("evict", "limit")
 
@@ -194,7 +204,7 @@ async def merge_into(
     if other.stream_id == container.stream_id and other.log is container.log:
         raise _into_itself(container)
     if isinstance(rule, str) and rule not in RULES:
-        raise InvalidInputError(f"the rule {rule!r} is none: take one of {', '.join(RULES)}, or a function")
+        raise InvalidInputError(f"there is no rule {rule!r}: take one of {', '.join(RULES)}, or a function")
     if other.log is container.log:
 
         def read_here() -> Merging:
@@ -225,7 +235,7 @@ async def _adopt_and_merge(
     expected_version: int | None,
     key: str | None,
 ) -> None:
-    """Copy a context of another log into this one, in the transaction of the merge."""
+    """Copy the other container from its log into this one and merge the copy, in one transaction."""
 
     def read() -> tuple[Sequence[NewEvents], Merging]:
         other.flush()
@@ -239,7 +249,7 @@ async def _adopt_and_merge(
             system=container._attachment.system,
         )
         if copy.stream == container.stream_id:
-            # The other log is a copy of this one, so its container has nothing that is not here.
+            # The other log is a copy of this one, so both containers are the same.
             raise _into_itself(container)
         return copy.events, Merging(_side(copy.log, copy.stream, other.version), copy.log, rule, other, erasures)
 
@@ -249,14 +259,14 @@ async def _adopt_and_merge(
     async with AsyncTransaction(current_or_new_transaction(container.log, idempotency_key=key)) as current:
         for new in copied:
             current.add(new)
-        await container.change(change, expected_version, None, tells=False)
-    await change.tell(container)
+        await container.change(change, expected_version, None, fires_after=False)
+    await change.fire_after(container)
 
 
 class Merging(AddingChange):
     """Add the items of the other side, and remove those that the other side removed."""
 
-    asked = (*COMING, "BEFORE_REMOVE")
+    asked = (*ADDING_HOOKS, "BEFORE_REMOVE")
     is_long = True
 
     def __init__(
@@ -269,7 +279,7 @@ class Merging(AddingChange):
         self.call = self._as_called
 
     def _as_called(self) -> object:
-        """Return the other side and the rule; for a detached one, whose name identifies nothing, also its items."""
+        """Return the other side and the rule; for a detached side, which has no id of its own, also its items."""
         other, rule = self._other, self._rule
         held = other.added_events() if other.is_detached and other.log is not self._log else None
         return ("merge", other.stream_id, other._version_asked, held, rule if isinstance(rule, str) else "function")
@@ -309,36 +319,36 @@ class Merging(AddingChange):
         their_time, _ = _recorded(self._log, self._theirs.last_change(item_id))
         return "theirs" if their_time > our_time else "ours"
 
-    async def announce(self, container: Owner, stage: Stage) -> None:
+    async def fire_before(self, container: Owner, stage: Stage) -> None:
         assert self._merge is not None, "a change is prepared before it is announced"
         for held in self._dropped:
-            await fire_with_item(container, "BEFORE_REMOVE", held)
-            stage.see(container.kind.evicted(items=spans_of([held.ref]), reason="merge", change=-held.totals))
-        coming = [item_to_restore(container, held) for held in self._merge.taken]
+            await fire_for_item(container, "BEFORE_REMOVE", held)
+            stage.apply(container.kind.evicted(items=spans_of([held.ref]), reason="merge", change=-held.totals))
+        coming = [restored_item(container, held) for held in self._merge.taken]
         coming += [ItemToAdd(Held(Ref(0), made).item, made) for made in self._merge.made]
         if coming:
-            await announce_coming(container, stage, coming)
+            await fire_before_adding(container, stage, coming)
 
-    async def tell(self, container: Owner) -> None:
+    async def fire_after(self, container: Owner) -> None:
         for held in self._dropped:
-            await fire_with_item(container, "AFTER_REMOVE", held)
+            await fire_for_item(container, "AFTER_REMOVE", held)
         if self._came:
-            await super().tell(container)
+            await super().fire_after(container)
 
 
 def _log_of(stream: str, log: Log, their_log: Log) -> Log:
-    # If the other container is in another log, only its own copy knows its streams.
+    # A stream of a container from another log may exist only in the copy of it.
     return log if their_log is log or behind_gate(log).head(stream) else their_log
 
 
 def _side(log: EventSource, stream: str, version: int) -> Side:
     events = log.read_events(stream, until=version)
-    # Another thread may have queued events since the others were flushed.
+    # The log may lack the newest events: another thread may have queued them after the flush.
     return side_of(stream, len(events), complete(log, events))
 
 
 def side_of(stream: str, version: int, events: Iterable[Completed]) -> Side:
-    """Return one side of a merge, given its events and those of its ancestors up to the version."""
+    """Return one side of a merge; `events` has the events of its ancestors and its own up to the version."""
     known = list(events)
     departures = Departures(stream, known, of_ancestors=True)
     state, ever, returned = departures.state, set[Ref](), set[Ref]()
@@ -355,7 +365,7 @@ def side_of(stream: str, version: int, events: Iterable[Completed]) -> Side:
 
 
 def _base_of(ours: Side, theirs: Side, log: Log, their_log: Log) -> Segment | None:
-    """Return the last version that both sides include; of several, that which was recorded last."""
+    """Return the last version of a container that both sides include; of several containers, the one recorded last."""
     there = theirs.includes()
     common = [Segment(one, min(version, there[one])) for one, version in ours.includes().items() if one in there]
     if len(common) < 2:
@@ -364,7 +374,7 @@ def _base_of(ours: Side, theirs: Side, log: Log, their_log: Log) -> Segment | No
     def recorded(segment: Segment) -> tuple[float, int]:
         return _recorded(_log_of(segment.stream, log, their_log), Ref(segment.version, segment.stream))
 
-    # Of those that are not in the log yet, the last one counts: an ancestor comes before what was merged.
+    # Versions that are not in the log yet count as equally new. `reversed` prefers a merged container to an ancestor.
     return max(reversed(common), key=recorded)
 
 
@@ -403,11 +413,11 @@ def branch_of(
     Raises:
         InvalidInputError: the id is malformed or taken.
     """
-    # The events that a branch names must be on disk before the branch is. The state is read once, because another
-    # thread may change the parent meanwhile.
+    # The events that a branch names must be on disk before the branch. The state is read only once, because another
+    # thread may change the parent in the meantime.
     state = parent._source.settled()
     event = _branched(parent, state, state.limit if limit is ... else limit)
-    # Only what was given: when the call is repeated, the parent may have another limit.
+    # The limit counts only if it was given: when the call is repeated, the parent may have another one.
     call = ("branch", parent.stream_id, parent._version_asked, *(() if limit is ... else (limit,)))
     attachment, base = parent._attachment, fold(state, (event,))
     journal = begin_child(
@@ -419,7 +429,9 @@ def branch_of(
 def _branched(parent: Container[Any], state: ContainerState, limit: int | None) -> BranchedEvent:
     opened = state.opened
     if opened is None:
-        raise InvalidInputError(f"{parent.stream_id}@{parent.version} is before it began: branch a later version")
+        raise InvalidInputError(
+            f"{parent.stream_id}@{parent.version} is before the first event: branch a later version"
+        )
     total = Totals()
     kept = state.items.values()
     for held in kept if limit is None else kept[-limit:]:

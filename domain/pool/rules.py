@@ -63,9 +63,10 @@ class Clear(msgspec.Struct, frozen=True):
 
 class Merge(msgspec.Struct, frozen=True, kw_only=True):
     """
-    Add the items of another container and drop those that it removed. `conflicts` were resolved; `made` are items that
-    a function returned for both sides, of texts that were read at this version of the `erasures`
-    (`erasure.foreign_erasures`).
+    Add the items of another container and drop those that it removed.
+
+    `conflicts` were resolved. `made` has the items that a function returned for both sides; `erasures` is the version
+    of the erasures (`erasure.foreign_erasures`) at which the texts for the function were read.
     """
 
     source: str
@@ -155,7 +156,7 @@ def _added(kind: pool.Kind, batch: Sequence[pool.AddedEvent], state: ContainerSt
             added = [*_evicted(kind, overflow(state, 1), "limit"), item]
         else:
             added = [_replacing(item, old)]
-        # Later items may replace earlier ones of the batch, so they are decided on the state with these.
+        # A later item may replace an earlier one of the batch, so it is decided on the state with that one.
         state = fold(state, added) if len(batch) > 1 else state
         events += added
     return events
@@ -208,13 +209,13 @@ def _merge(kind: pool.Kind, command: Merge, state: ContainerState) -> Events:
     taking: Events = [Resolved(merged, command.taken)]
     instead = [one for one in command.made if str(one.id) in state.items]
     new = [one for one in command.made if str(one.id) not in state.items]
-    # Each step is decided on the state before it, since the names of items added here have the versions they get.
+    # Each step is decided on the state after the steps before it: an item's name has the version of its event.
     events: Events = [*command.conflicts]
     events += _add(kind, instead, fold(state, events))
     before = fold(state, events)
     leaving = overflow(fold(before, taking), len(new))
-    # Items that make room leave first, so that no version holds more items than the limit. Items that come only now
-    # leave last.
+    # Items that make room leave first, so that no version holds more items than the limit. If items of this merge must
+    # leave themselves, they leave last.
     events += _evicted(kind, [held for held in leaving if held == before.items.get(_key_of(kind, held))], "limit")
     events += taking
     events += _add(kind, new, fold(state, events))

@@ -103,7 +103,7 @@ def _evolved(state: ContainerState, event: Completed) -> ContainerState:
         case pool.BranchedEvent():
             return _branched(state, recorded)
         case pool.PoolConflictResolved():
-            return state  # It records how the conflict in the next merge event was resolved.
+            return state  # The merge event that follows has the items that were chosen.
 
 
 def _with(state: ContainerState, held: Held) -> ContainerState:
@@ -268,7 +268,9 @@ class Departed(Departure, frozen=True):
 class Departures:
     """
     Items that left a container up to a version and were not restored: by origin with stream, in the order in which they
-    left. Those that left `of_ancestors` before the branch are included if that is wanted.
+    left.
+
+    With `of_ancestors`, items are included that left the ancestors of a branch before the branch began.
     """
 
     def __init__(self, stream: str, events: Iterable[Completed] = (), *, of_ancestors: bool = False) -> None:
@@ -281,8 +283,7 @@ class Departures:
         """Record the items that leave with `events`, which follow those before."""
         for event in events:
             recorded: pool.ContainerEvent = recorded_event(event)
-            # The leaving items are looked up before the fold, since access to an earlier state costs time for each of
-            # its items.
+            # The leaving items are looked up before the fold: reading an earlier state costs time for each item.
             left, leaving = _leaving(recorded, self.state)
             self.state = fold(self.state, (event,))
             if isinstance(recorded, pool.BranchedEvent):
@@ -320,7 +321,7 @@ def departed(stream: str, events: Iterable[Completed]) -> list[EvictedItem]:
 
 
 def _leaving(event: pool.ContainerEvent, state: ContainerState) -> tuple[Left, list[Held]]:
-    """Return the items that may leave with an event, and how; for a merge and a branch some of them may stay."""
+    """Return the items that may leave with an event, and how; at a merge or a branch some of them may stay."""
     # Items that do not fit into a branch leave. An item of a merge may replace one with the same id.
     left = Left(None, "evict", "limit") if isinstance(event, pool.BranchedEvent) else left_by(event)
     if left is None:

@@ -426,6 +426,6 @@ class TestPools:
             await pool.merge(pool)
         with pytest.raises(InvalidInputError, match="a queue cannot be merged into a pool"):
             await pool.merge(ContextQueue(1))
-        with pytest.raises(InvalidInputError, match="the rule 'mine' is none"):
+        with pytest.raises(InvalidInputError, match="there is no rule 'mine'"):
             await pool.merge(pool.branch(), rule="mine")
         assert contents(pool) == {"a": "base"}

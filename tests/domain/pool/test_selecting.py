@@ -54,7 +54,7 @@ async def test_a_model_chooses() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
-    [("none of these", "no list of numbers"), (RuntimeError("down"), "the model failed: RuntimeError: down")],
+    [("none of these", "not a list of numbers"), (RuntimeError("down"), "the model failed: RuntimeError: down")],
 )
 async def test_no_choice(answer: Any, expected: str) -> None:
     """A model that fails or rambles is no choice of nothing."""

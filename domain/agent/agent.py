@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 from ..concurrency.threads import wake
 from ..errors import InvalidInputError, NotFoundError, RefusedError
-from ..hooks.hook import AgentHook, Hook, TurnHook, handing_out
+from ..hooks.hook import AgentHook, Hook, TurnHook, injecting
 from ..hooks.registry import (
     HookDecorator,
     HookRegistry,
@@ -67,7 +67,7 @@ class PauseGate:
     def open(self) -> None:
         """Release the waiting task; opening an open gate has no effect."""
         self.is_closed = False
-        # Read once: the waiting task may continue in another thread at this moment.
+        # Read once, because the waiting task may set it to None in another thread at this moment.
         waiting = self._waiting
         if waiting is not None:
             wake(waiting)
@@ -79,7 +79,7 @@ class PauseGate:
         try:
             while self.is_closed:
                 self._waiting = opened = asyncio.get_running_loop().create_future()
-                # The gate may have been opened after the loop's condition was checked.
+                # The gate may have been opened since the condition of the loop was checked.
                 if self.is_closed:
                     await opened
         finally:
@@ -136,11 +136,12 @@ class Agent(Guarded):
     """
     Runs turns one after the other.
 
-    The values of tools are routed: an item without an id is appended to `context_queue`, an item with one is added to
-    `context_pool`, and a turn is put behind the waiting turns. The parts of a list of these are routed one by one; its
+    The values of tools are routed: an item without an id is appended to `context_queue`, an item with an id is added to
+    `context_pool`, and a turn is put behind the waiting turns. A list of items and turns is routed part by part; its
     items for the queue are appended all or none. `run()` yields all other values.
-    With `store` the queue and the pool are stored, under `context_id` or else `agent-` and the name, and an agent of
-    the same name continues with them; a given queue or pool is used as it is.
+
+    With `store`, the queue and the pool are stored under `context_id`, or else under `agent-` and the name, and an
+    agent of the same name continues with them. A queue or pool that is given is used as it is.
 
     Raises:
         InvalidInputError: the name is in use, or a tool is not the one that is registered (a ValueError).
@@ -288,17 +289,17 @@ class Agent(Guarded):
 
     async def _values_of(self, turn: Turn[Any]) -> AsyncGenerator[Any]:
         with turn.lending(self.turn_hooks):
-            values = _given_by(turn)
+            values = _tool_values(turn)
             try:
                 while (value := await self._next_value(turn, values)) is not END:
                     if routing_of(value) is None:
                         yield value
             finally:
-                with self._handing_out():
+                with self._injecting():
                     await values.aclose()
 
     async def _next_value(self, turn: Turn[Any], values: AsyncGenerator[Any]) -> Any:
-        with self._handing_out():
+        with self._injecting():
             value = await anext(values, END)
             if value is not END:
                 routing = routing_of(value)
@@ -311,7 +312,7 @@ class Agent(Guarded):
         routing.require_items(self.name, turn.tool.__name__, self.context_queue, self.context_pool)
         for given in routing.turns:
             self._require_accepted(given)
-        # The actor is the one that the caller of `run()` has set, or else the agent.
+        # The actor is the one that the caller of `run()` set, or else the agent.
         actor = current_meta(default_actor=self.name, idempotency_key=None).actor
         with acting(actor=actor):
             if routing.queued:
@@ -321,8 +322,8 @@ class Agent(Guarded):
             for given in routing.turns:
                 await self.put(given)
 
-    def _handing_out(self) -> AbstractContextManager[None]:
-        return handing_out(self.context_queue, self.context_pool)
+    def _injecting(self) -> AbstractContextManager[None]:
+        return injecting(self.context_queue, self.context_pool)
 
     def _require_accepted(self, turn: Turn[Any]) -> None:
         if turn.tool is None:
@@ -360,7 +361,7 @@ class Agent(Guarded):
         if context_id is None and self._store is not None:
             context_id = context_id_of(name)
         if context_id is not None:
-            # Before one of them is branched.
+            # Both ids are checked before one of the contexts is branched.
             for context in (self.context_pool, self.context_queue):
                 if context.log.head(stream := stream_id(context.kind.name, context_id)):
                     raise InvalidInputError(f"{stream} exists already: branch under another id, or open it")
@@ -410,13 +411,13 @@ class Agent(Guarded):
         """
         Return the agent of `to_dict()`, registered.
 
-        Without a store its queue and pool are detached, with the content of the dict. With a store it continues with
-        the stored ones that the dict names, in their present state; detached ones are stored from now on, like those of
-        a new agent.
+        Without a store, its queue and pool are detached, with the content of the dict. With a store, it continues with
+        the stored queue and pool that the dict names, in their present state; a detached queue or pool is stored from
+        now on, like that of a new agent.
 
         Raises:
-            InvalidInputError: the name is in use (a ValueError), or the store already has a context under the id that a
-                detached one would get.
+            InvalidInputError: the name is in use (a ValueError), or the store already has a queue or a pool under the
+                id that a detached one would get.
             NotFoundError: the store does not have a context that the dict names (a KeyError).
             UnregisteredToolError, UnregisteredHookError: a tool or a hook is not registered (KeyErrors).
         """
@@ -437,7 +438,7 @@ class Agent(Guarded):
         return agent
 
 
-async def _given_by(turn: Turn[Any]) -> AsyncGenerator[Any]:
+async def _tool_values(turn: Turn[Any]) -> AsyncGenerator[Any]:
     if not isinstance(turn.tool, AsyncGenTool):
         yield await turn.returning()
         return

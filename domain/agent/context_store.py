@@ -66,7 +66,7 @@ def restored_contexts(
 
 
 def _keep(detached: Sequence[Any], agent_name: str, store: ContextStore) -> None:
-    # All are checked before one is adopted, so that a refusal changes nothing.
+    # All ids are checked before a context is adopted, so that a refusal changes nothing.
     for context in detached:
         _require_free(store, context.kind.name, context_id_of(agent_name))
     for context in detached:
@@ -91,8 +91,8 @@ def _require_free(store: ContextStore, kind: str, context_id: str) -> None:
     except NotFoundError:
         return
     raise InvalidInputError(
-        f"the store has a {kind} {context_id!r}, and the agent's dict another that was not kept: make the agent anew "
-        "to go on with the store's, or leave out the store to go on with the dict's"
+        f"the store has a {kind} {context_id!r}, and the agent's dict has another {kind}, which was not stored: create "
+        "the agent anew to continue with the store's, or leave out the store to continue with the dict's"
     )
 
 

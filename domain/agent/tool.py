@@ -161,7 +161,7 @@ class BaseTool:
             fields: dict[str, Any] = {
                 name: (hints.get(name, Any), ... if one.default is one.empty else one.default)
                 for name, one in inspect.signature(self.fn).parameters.items()
-                if one.kind not in ANY_NUMBER and name not in self._fixed_kwargs and not _is_handed(hints.get(name))
+                if one.kind not in ANY_NUMBER and name not in self._fixed_kwargs and not _is_injected(hints.get(name))
             }
             found: dict[str, Any] = create_model(self.__name__, **fields).model_json_schema()
             return found
@@ -173,7 +173,7 @@ class BaseTool:
 
     @property
     def _tool_info(self) -> ToolInfo:
-        # Models, and contexts that are filtered by tools, look for this attribute.
+        # Adapters of models read this attribute, and so do contexts that are filtered by tools.
         return ToolInfo(self.__name__, self.__doc__, self._parameters())
 
     async def _run_hooks(self, hook_type: ToolHook, *args: Any, **kwargs: Any) -> None:
@@ -195,7 +195,7 @@ class BaseTool:
         try:
             yield
         finally:
-            # Set together, so that two concurrent runs never show a mixture of both.
+            # Set together, so that both times are of the same run.
             self.metadata.start_time, self.metadata.end_time = started, utc_now()
 
 
@@ -312,13 +312,13 @@ def _decorator(
     return decorate
 
 
-def _is_handed(hint: Any) -> bool:
-    """Return whether an annotation is one for the agent's own queue or pool."""
+def _is_injected(hint: Any) -> bool:
+    """Return whether a parameter with this annotation gets the queue or the pool of the agent."""
     if isinstance(hint, type) and issubclass(hint, Container):
         return True
     origin = get_origin(hint)
     inner = (origin, *get_args(hint)) if origin is None or not isinstance(origin, type) else (origin,)
-    return origin is not None and any(map(_is_handed, inner))
+    return origin is not None and any(map(_is_injected, inner))
 
 
 def _accepted(

@@ -99,8 +99,7 @@ async def within(seconds: float, awaitable: Awaitable[T]) -> T:
 
 async def produced(start: Callable[[], AsyncGenerator[T]], seconds: float) -> AsyncGenerator[T]:
     """
-    Yield the values of `start()`, which may take `seconds` in total; the time of the consumer in between does not
-    count.
+    Yield the values of `start()`, which may take `seconds` in total, without the time of the consumer between values.
 
     Raises:
         ExpiredError: it took longer.
@@ -212,7 +211,7 @@ class Turn(Guarded, Generic[T]):
         self.output: T | list[T] | None = None
         self.metadata = TurnMetadata()
         self.hooks: list[Hook] = []
-        # The hooks that the agent gives to all its turns, set while it runs this one.
+        # The hooks of the agent for all its turns, while it runs this turn.
         self._lent_hooks: list[Hook] = []
 
     def __repr__(self) -> str:
@@ -222,9 +221,9 @@ class Turn(Guarded, Generic[T]):
     @contextmanager
     def lending(self, hooks: Iterable[Hook]) -> Iterator[None]:
         """
-        Add these hooks behind the turn's own for the block; they are not saved with it.
+        Add these hooks behind the turn's own for the block; they are not saved with the turn.
 
-        Hooks that are added within the block are removed at its end; otherwise they would accumulate if the turn runs
+        Hooks that are added within the block are removed at its end. Otherwise they would accumulate when the turn runs
         again.
 
         Raises:

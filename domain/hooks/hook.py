@@ -32,7 +32,7 @@ from ..errors import InvalidInputError, NotFoundError, RefusedError
 BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 # The objects to inject, each with the enum of the hooks of its class; the enum identifies the kind of class.
-Handed: TypeAlias = list[tuple[type[Enum], Any]]
+Injected: TypeAlias = list[tuple[type[Enum], Any]]
 
 logger = logging.getLogger(__name__)
 
@@ -67,12 +67,12 @@ class NotAsyncError(RefusedError, TypeError):
 
 
 @contextmanager
-def handing_out(queue: object, pool: object) -> Iterator[None]:
+def injecting(queue: object, pool: object) -> Iterator[None]:
     """
     Inject these two into hooks and tools that are called within the block: hooks get the objects, tools `readonly`
     views.
 
-    The block must not span the `yield` of an async generator: the generator would then leave it in another context.
+    The block must not contain the `yield` of an async generator, because the generator may continue in another context.
     """
     tokens = current_context_queue.set(queue), current_context_pool.set(pool), _is_read_only_for_tools.set(True)
     try:
@@ -101,8 +101,8 @@ class Injection:
 
     def complete(self, args: Iterable[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return `kwargs`, with the injected arguments for parameters that the call does not give."""
-        handed = _handed_out()
-        if not handed:
+        injected = _injected()
+        if not injected:
             return dict(kwargs)
         if self._hints is None:
             self._hints = _hints_of(self._fn)
@@ -110,18 +110,18 @@ class Injection:
         is_read_only = self._is_tool and _is_read_only_for_tools.get()
         found = {}
         for name, hint in self._hints.items():
-            value = None if name in given else self._fitting(name, hint, handed)
+            value = None if name in given else self._fitting(name, hint, injected)
             if value is not None:
                 found[name] = value.readonly if is_read_only else value
         return found | dict(kwargs)
 
-    def _fitting(self, name: str, hint: Any, handed: Handed) -> Any:
+    def _fitting(self, name: str, hint: Any, injected: Injected) -> Any:
         if not isinstance(hint, _Unresolved):
-            return _fitting(hint, handed)
+            return _fitting(hint, injected)
         if not hint.is_logged:
             hint.is_logged = True
             logger.warning(
-                "The annotation %r of the parameter %r of %s cannot be resolved (%s), so no queue or pool is handed "
+                "The annotation %r of the parameter %r of %s cannot be resolved (%s), so no queue or pool is passed "
                 "to it: import its names at module level, not only for type checkers.",
                 hint.annotation,
                 name,
@@ -136,7 +136,7 @@ def inject_context_deps(fn: Callable[..., Any], kwargs: Mapping[str, Any]) -> di
     return Injection(fn, f"function {getattr(fn, '__name__', fn)!r}", is_tool=True).complete((), kwargs)
 
 
-def _handed_out() -> Handed:
+def _injected() -> Injected:
     queue, pool = current_context_queue.get(), current_context_pool.get()
     if queue is None and pool is None:
         return []
@@ -155,29 +155,29 @@ def _hints_of(fn: Callable[..., Any]) -> dict[str, Any]:
             # Resolved one by one, so that an annotation that cannot be resolved does not affect the others.
             hints[name] = typing.get_type_hints(SimpleNamespace(__annotations__={name: annotation}), names)[name]
         except Exception as error:
-            # An annotation can be any expression, and so it can raise any error.
+            # An annotation can be any expression, so it can raise any error.
             hints[name] = _Unresolved(annotation, error)
     return hints
 
 
-def _fitting(hint: Any, handed: Handed) -> Any:
+def _fitting(hint: Any, injected: Injected) -> Any:
     origin = get_origin(hint)
     if origin in (typing.Union, UnionType):
-        found = (_fitting(part, handed) for part in get_args(hint))
+        found = (_fitting(part, injected) for part in get_args(hint))
         return next((value for value in found if value is not None), None)
     declared = origin if origin is not None else hint
     if not isinstance(declared, type):
         return None
     # Where a parameter asks for a subclass, the agent's object is injected only if it is an instance of it.
     wanted = getattr(declared, "hook_types", None)
-    return next((value for moments, value in handed if moments is wanted and isinstance(value, declared)), None)
+    return next((value for moments, value in injected if moments is wanted and isinstance(value, declared)), None)
 
 
 def _given_names(fn: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]) -> set[str]:
     try:
         return set(inspect.signature(fn).bind_partial(*args, **kwargs).arguments)
     except TypeError:
-        # The call does not fit the signature; Python reports that when the call is made.
+        # The arguments do not fit the signature; Python reports that at the call.
         return set(kwargs)
 
 
@@ -348,7 +348,7 @@ def require_async(fn: Callable[..., Any]) -> str:
     """
     Return the name of a function or callable whose result can be awaited.
 
-    Only functions are checked; for another callable, only a call would show it.
+    Only functions are checked: another callable shows only when it is called whether it is async.
 
     Raises:
         NotAsyncError: it is a function that is not async (a TypeError).

@@ -115,7 +115,7 @@ class HookRegistry:
         if any(one is hook for one in known):
             return
         if any(_collide(one, hook) for one in known):
-            # Only a ValueError: this separates it from UnserializableHookError, which is a ValueError as well.
+            # Not an InvalidInputError, of which UnserializableHookError is a subclass.
             raise ValueError(taken_text(name))
         cls._registry.setdefault(name, []).append(hook)
 
@@ -276,7 +276,7 @@ def serialize_hooks_by_type(hooks: Iterable[Any]) -> dict[str, list[str]]:
     saved: dict[str, list[str]] = {}
     for hook in hooks:
         name = getattr(hook, "__name__", "hook")
-        # Two types of one hook have the same text if the hook is for queues and for pools.
+        # A hook for queues and pools may have two types with the same text.
         for kind in dict.fromkeys(str(getattr(one, "value", one)) for one in types_of(hook)):
             if not HookRegistry.holds(hook):
                 raise UnserializableHookError(name)
@@ -298,7 +298,7 @@ def rebuild_hooks_from_serialization(data: Mapping[str, Sequence[str]], kinds: t
     for value, names in data.items():
         found = [HookRegistry.get(name, owned.get(value, value)) for name in names]
         for place, hook in enumerate(found):
-            # A hook for several types was in the list once, though each type lists it.
+            # A hook for several types is listed under each of them, but was in the owner's list only once.
             if _count(hook, hooks) < _count(hook, found[: place + 1]):
                 hooks.append(hook)
     return hooks
@@ -363,7 +363,7 @@ class HookDecorator:
 
         before_append = HookDecorator(ContextQueueHook.BEFORE_APPEND, "Before items are put in: (queue, ...).")
 
-    The decorated function is added to the owner's list `into`; with `paired`, it is added together with its type.
+    The decorated function is added to the owner's list `into`; with `paired`, as a pair of its type and the function.
     """
 
     def __init__(self, hook_type: HookType, doc: str, *, into: str = "hooks", paired: bool = False) -> None:
@@ -382,9 +382,7 @@ class HookDecorator:
         if isinstance(getattr(owner, self._into), FrozenList):
             # Checked before the hook is registered.
             name = type(owner).__name__
-            raise ReadOnlyError(
-                f"this {name} is a view, and its changes are those of the one it shows: add hooks to that"
-            )
+            raise ReadOnlyError(f"this {name} is a view: add the hooks to the object that it shows")
 
         def attach(made: Hook) -> None:
             getattr(owner, self._into).append((self._hook_type, made) if self._paired else made)

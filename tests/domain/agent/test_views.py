@@ -189,7 +189,7 @@ def test_a_view_takes_no_hooks(show: Callable[[Any], Any]) -> None:
 
     async def note(*args: Any) -> None: ...
 
-    with pytest.raises(DecisionRefusedError, match="is a view, and its changes are those of the one it shows: add"):
+    with pytest.raises(DecisionRefusedError, match="is a view: add the hooks to the object that it shows"):
         view.before_append(note)
     with pytest.raises(UnregisteredHookError):
         HookRegistry.get("note")

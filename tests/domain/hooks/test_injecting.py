@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional, TypeVar
 
 import pytest
 
-from refold.domain.hooks.hook import Injection, TurnHook, current_context_queue, handing_out, inject_context_deps
+from refold.domain.hooks.hook import Injection, TurnHook, current_context_queue, inject_context_deps, injecting
 from refold.domain.hooks.registry import hook
 from refold.domain.pool.items import ContextItem
 from refold.domain.pool.pool import ContextPool
@@ -30,7 +30,7 @@ def handed(annotation: Any, *args: Any, queue: Any = QUEUE, **kwargs: Any) -> di
     def fn(text: str = "", it: Any = None) -> None: ...
 
     fn.__annotations__["it"] = annotation
-    with handing_out(queue, POOL):
+    with injecting(queue, POOL):
         return Injection(fn, "fn", is_tool=False).complete(args, kwargs)
 
 
@@ -80,7 +80,7 @@ def test_outside_of_a_turn_nothing_is_handed_out() -> None:
 
     def fn(it: ContextQueue[Any]) -> None: ...
 
-    with pytest.raises(RuntimeError), handing_out(QUEUE, POOL):
+    with pytest.raises(RuntimeError), injecting(QUEUE, POOL):
         raise RuntimeError
 
     assert current_context_queue.get() is None
@@ -93,7 +93,7 @@ def test_an_annotation_that_cannot_be_resolved_is_told_once(caplog: pytest.LogCa
     def fn(unknown: "Unknown", it: "ContextQueue[Any]") -> None: ...
 
     injection = Injection(fn, "hook 'fn'", is_tool=False)
-    with handing_out(QUEUE, POOL), caplog.at_level(logging.WARNING):
+    with injecting(QUEUE, POOL), caplog.at_level(logging.WARNING):
         assert injection.complete((1,), {}) == {"it": QUEUE}
         assert caplog.records == []
         assert injection.complete((), {}) == {"it": QUEUE}
@@ -123,7 +123,7 @@ def test_parameters_that_cannot_be_named_are_left_alone() -> None:
 
     def fn(first: ContextQueue[Any], /, *rest: ContextQueue[Any], **named: ContextPool[Any]) -> None: ...
 
-    with handing_out(QUEUE, POOL):
+    with injecting(QUEUE, POOL):
         assert Injection(fn, "fn", is_tool=True).complete((), {}) == {}
 
 
@@ -132,7 +132,7 @@ def test_tools_get_a_view_and_hooks_the_thing_itself() -> None:
 
     def fn(it: ContextQueue[Any]) -> None: ...
 
-    with handing_out(QUEUE, POOL):
+    with injecting(QUEUE, POOL):
         [as_tool] = Injection(fn, "fn", is_tool=True).complete((), {}).values()
         [as_hook] = Injection(fn, "fn", is_tool=False).complete((), {}).values()
 
@@ -148,7 +148,7 @@ def test_a_hook_is_handed_what_it_asks_for() -> None:
         await memory.append(ContextItem(len(shown)))
         await known.add(ContextItem(1, "one", "1"))
 
-    with handing_out(queue, pool):
+    with injecting(queue, pool):
         asyncio.run(remembering(ContextQueue[Any](1)))
 
     assert [item.content for item in queue] == [0]

@@ -50,7 +50,7 @@ class ProviderStates:
     def fail(self, index: int, now: float) -> None:
         """Count a failure and switch to the next provider; a failure of an inactive provider changes nothing."""
         if index != self.active:
-            # Another call failed there too and has already switched: one outage counts once.
+            # Another call has failed there already and has switched: one outage counts once.
             return
         self.attempts[index] = self.attempts.get(index, 0) + 1
         self._failed_at[index] = now
@@ -104,7 +104,7 @@ class _Call:
     index: int
     task: asyncio.Task[Any] | None = field(default_factory=_this_task)
     has_failed: bool = False
-    has_spoken: bool = False
+    has_yielded: bool = False
 
 
 class FallbackLLM(LLM):
@@ -136,7 +136,7 @@ class FallbackLLM(LLM):
         if not providers:
             raise InvalidInputError("LLM requires at least one provider")
         self.providers = list(providers)
-        self._standing = ProviderStates(
+        self._states = ProviderStates(
             len(self.providers),
             rest_seconds=temporary_disable_sec,
             attempts_allowed=permanent_disable_after_attempts,
@@ -150,16 +150,16 @@ class FallbackLLM(LLM):
     @property
     def active_provider(self) -> LLM:
         """The provider of the next call, unless an earlier one has rested long enough by then."""
-        return self.providers[self._standing.active]
+        return self.providers[self._states.active]
 
     @property
     def attempts(self) -> Mapping[int, int]:
         """The number of failures of each provider, by its index; providers without failures are left out."""
-        return dict(self._standing.attempts)
+        return dict(self._states.attempts)
 
     def check_recovery(self) -> bool:
         """Switch back to an earlier provider that has rested long enough; return whether there was one."""
-        recovered = self._standing.recover(self._system.monotonic())
+        recovered = self._states.recover(self._system.monotonic())
         self._listen_to_active()
         return recovered
 
@@ -182,7 +182,7 @@ class FallbackLLM(LLM):
         self.check_recovery()
         asked: set[int] = set()
         while True:
-            call = _Call(self._standing.active)
+            call = _Call(self._states.active)
             asked.add(call.index)
             self._calls.append(call)
             try:
@@ -192,23 +192,23 @@ class FallbackLLM(LLM):
                 return
             except Exception as error:
                 self._call_failed(call, str(error) or repr(error))
-                if self._standing.active in asked:
+                if self._states.active in asked:
                     raise
             finally:
                 self._calls.remove(call)
-            if call.has_spoken:
+            if call.has_yielded:
                 yield LLMResponse(content="", role=ChatRole.ASSISTANT, metadata={"restart": True})
 
     def record_latency(self, latency_ms: float) -> None:
         """Record the time, in milliseconds, until the active provider's first piece, if it is measured elsewhere."""
         if not self._latency.is_too_slow(latency_ms):
             return
-        index = self._standing.active
-        if self._standing.next_after(index) is None:
+        index = self._states.active
+        if self._states.next_after(index) is None:
             # A slow provider is better than none, so its slowness does not count as a failure.
             return
         logger.warning("%s is too slow (%.0f ms); going on with the next", self.active_provider.label, latency_ms)
-        self._standing.fail(index, self._system.monotonic())
+        self._states.fail(index, self._system.monotonic())
         self._latency.hits = 0
         self._listen_to_active()
 
@@ -245,26 +245,26 @@ class FallbackLLM(LLM):
                 if self._buffer:
                     whole.append(response)
                     continue
-                call.has_spoken = True
+                call.has_yielded = True
                 yield response
         finally:
-            # Not every iterator can be closed; one that can must stop when its answer is no longer read.
+            # A provider must stop when its answer is no longer read. Not every iterator can be closed.
             close = getattr(answer, "aclose", None)
             if close is not None:
                 await close()
-        is_active = call.index == self._standing.active
+        is_active = call.index == self._states.active
         if self._measure_latency and is_active and begun is not None and not calls_tools:
             self.record_latency((begun - started) * 1_000)
         for response in whole:
             yield response
 
     def _on_provider_error(self, error: object) -> None:
-        calls = [call for call in self._calls if call.index == self._standing.active]
+        calls = [call for call in self._calls if call.index == self._states.active]
         here = _this_task()
-        # An event that is emitted within a call belongs to that call, even if several calls are in progress.
+        # If several calls are in progress, the event belongs to the call of this task.
         call = next((call for call in reversed(calls) if call.task is here), calls[-1] if calls else None)
         if call is None:
-            self._failed(self._standing.active, str(error))
+            self._failed(self._states.active, str(error))
         else:
             self._call_failed(call, str(error))
 
@@ -277,7 +277,7 @@ class FallbackLLM(LLM):
 
     def _failed(self, index: int, reason: str) -> None:
         logger.warning("%s failed: %s", self.providers[index].label, reason)
-        self._standing.fail(index, self._system.monotonic())
+        self._states.fail(index, self._system.monotonic())
         self._latency.hits = 0
         self._listen_to_active()
         self.emit("error", reason)

@@ -30,7 +30,7 @@ SEARCH_LIMIT = 100
 T = TypeVar("T")
 # The number of scopes whose folded state stays in memory; any other scope is read again at its next use.
 SCOPES_MAX = 256
-# Threads that share a scope begin it again once.
+# Held so that threads that share a scope begin it again only once.
 BEGINNING = fork_safe_lock()
 
 
@@ -109,7 +109,7 @@ class MemoryScope(Context[MemoryState]):
             first_at=_microseconds(record.timestamp),
             now=int(self._attachment.system.now() * 1_000_000),
         )
-        # A repeated call has other times, but it is the same call.
+        # A repeated call has later times, and is still the same call.
         made_up = ("now",) if "timestamp" in record.model_fields_set else ("now", "first_at")
         call = Without(command, *made_up)
         self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
@@ -172,7 +172,7 @@ class MemoryScope(Context[MemoryState]):
             keys = changed_keys(list(map(recorded_event, decided)), after=known)
             if keys and key in (None, *keys):
                 raise DecisionRefusedError(
-                    "what became of a key can be asked once the transaction that changes it is over"
+                    "the changes of a key can be read when the transaction that changes it has ended"
                 )
         return changes_of(recorded[:known], self.scope, key)
 
@@ -212,7 +212,7 @@ class MemoryScope(Context[MemoryState]):
         return super()._record(command, expected_version, idempotency_key, catch_up=catch_up, call=call)
 
     def _begin_again(self) -> None:
-        # No event opens a scope, so a scope whose first records were rolled back can simply begin again.
+        # No event opens a scope, so a scope can begin again when its first records were rolled back.
         with BEGINNING:
             if self._journal.is_void:
                 self._stand_on(_journal_in(self._attachment, self._journal.place), self._attachment)
@@ -287,7 +287,7 @@ class Memory:
             place = Place(stream_id("memory", context_id), context_id)
             found = self._scopes[scope] = MemoryScope(self._attachment, place, self._trace)
         self._scopes.move_to_end(scope)
-        self._let_go()
+        self._release_scopes()
         return found
 
     async def get(self, *, scope: str, key: str) -> MemoryRecord | None:
@@ -317,8 +317,8 @@ class Memory:
         """Return the changes of a key, or of every key of a scope: who changed it when, from what, to what."""
         return await self._read(scope, lambda found: found.history(key))
 
-    def _let_go(self) -> None:
-        """Release the scopes that were not used for longest, except those with records on the way to the log."""
+    def _release_scopes(self) -> None:
+        """Release the least recently used scopes, except those with records that are not in the log yet."""
         too_many = len(self._scopes) - SCOPES_MAX
         if too_many > 0:
             for scope in [name for name, one in self._scopes.items() if not one.is_ahead][:too_many]:

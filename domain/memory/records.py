@@ -28,9 +28,8 @@ class MemoryRecord(BaseModel):
     """
     A thing to remember, in a scope (`user:42`) and under a key.
 
-    `value` is content, as of an item of a queue. `timestamp` is when the key was
-    first remembered, `updated_at` when it was last remembered. A record that was read is a copy: to change it, `put` it
-    again.
+    `value` is content, like that of an item of a queue. `timestamp` is when the key was first remembered, `updated_at`
+    when it was last remembered. A record that was read is a copy: to change a value, `put` the record again.
     """
 
     model_config = ConfigDict(extra="forbid")

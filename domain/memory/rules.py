@@ -91,7 +91,7 @@ def _forget(key: str | None, reason: str | None, state: MemoryState) -> Sequence
 def _restore(stream: str, items: Sequence[Held], state: MemoryState) -> Sequence[Completed]:
     for held in items:
         if held.event.key in state.records:
-            raise InvalidInputError(f"{held.event.key!r} is remembered: forget it first, or put what it was before")
+            raise InvalidInputError(f"{held.event.key!r} has a record now: forget it first, or put the old record")
     if not items:
         return []
     named = spans_of(Ref(held.version, stream) for held in items)

@@ -102,7 +102,7 @@ def _evolved(state: MemoryState, event: Completed) -> MemoryState:
         case MemoryForgotten(items=items):
             return reduce(_without, refs_of(items), state)
         case MemoryRestored():
-            assert isinstance(event, Resolved), "a restoration is folded with what it names"
+            assert isinstance(event, Resolved), "a restoration is folded with the records that it names"
             return reduce(_with, event.taken, state)
         case MemoryNamed(name=name, version=version):
             return replace(state, names={**state.names, name: version})
@@ -187,7 +187,7 @@ def changes_of(events: Sequence[RecordedEvent], scope: str, key: str | None) -> 
 
 
 def changed_keys(events: Sequence[Event], *, after: int) -> set[str]:
-    """Given all events of a scope, return the keys that those behind a version changed."""
+    """Return the keys that the events after a version changed; `events` has all events of the scope."""
     present: dict[str, Held] = {}
     touched = {version: [*_touched(version, events, present)] for version, _ in enumerate(events, 1)}
     return {one.key for version, many in touched.items() if version > after for one in many}
@@ -195,8 +195,8 @@ def changed_keys(events: Sequence[Event], *, after: int) -> set[str]:
 
 def forgotten(events: Sequence[Event], stream: str, key: str | None) -> list[tuple[Held, Departure]]:
     """
-    Given all events of a scope, return the record that was last forgotten under a key, or under each key, if it was not
-    restored or replaced; with how it left.
+    Return the record that was last forgotten under a key, or under each key, and how it left; records that were
+    restored or replaced since are left out. `events` has all events of the scope.
 
     Raises:
         NotFoundError: there is no such record under this key.
@@ -212,7 +212,7 @@ def forgotten(events: Sequence[Event], stream: str, key: str | None) -> list[tup
     if key is None:
         return list(gone.values())
     if key not in gone:
-        raise NotFoundError(f"nothing was forgotten under {key!r} in {stream} that is not back")
+        raise NotFoundError(f"nothing was forgotten under {key!r} in {stream}, or it was restored since")
     return [gone[key]]
 
 

@@ -52,7 +52,7 @@ class Held(NamedTuple):
         """The size in quarters of a token."""
         return self.event.quarters
 
-    def says(self, value: str, source: str, priority: float) -> bool:
+    def has_content(self, value: str, source: str, priority: float) -> bool:
         """Return whether the item has this value, source and priority."""
         return (self.event.value, self.event.source, self.event.priority) == (value, source, priority)
 

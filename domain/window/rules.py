@@ -101,12 +101,12 @@ def admitted(incoming: Incoming, old: Sequence[Held], state: WindowState) -> lis
 
 def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: WindowState) -> list[Held] | None:
     """
-    Return the items that must leave where the window would hold `quarters`: none if there is room, None if there is not
-    enough to evict.
+    Return the items that must leave so that the window can hold `quarters`: an empty list if there is room, None if
+    too few items may leave.
 
-    The item that is shown last leaves first: the one with the lowest priority, and among equals the newest. So the
-    beginning of the prompt stays as it is, and older items have precedence, as in the seed. Only items with a lower
-    priority than the new one leave.
+    Only items with a lower priority than the new one leave. The item that is shown last leaves first: the one with the
+    lowest priority, and among equals the newest. So the beginning of the prompt stays as it is, and older items have
+    precedence, as in the seed.
     """
     excess = quarters - (QUARTERS_PER_TOKEN * (state.max_tokens + 1) - 1)
     if excess <= 0:
@@ -128,7 +128,7 @@ def _leaving(incoming: Incoming, quarters: int, old: Collection[Held], state: Wi
 
 
 def added(incoming: Incoming, before: int) -> window.WindowAdded:
-    """Return the event that adds an item to those of `before` quarters."""
+    """Return the event that adds an item to a window which holds `before` quarters."""
     return window.WindowAdded(**asdict(incoming), change=change_of(before, before + incoming.quarters, 1))
 
 
@@ -193,7 +193,7 @@ def decide(command: Command, state: WindowState) -> Sequence[Completed]:
 
 def _put(incoming: Incoming, state: WindowState) -> Sequence[window.WindowEvent]:
     old = state.with_key(incoming.key)
-    if len(old) == 1 and old[0].says(incoming.value, incoming.source, incoming.priority):
+    if len(old) == 1 and old[0].has_content(incoming.value, incoming.source, incoming.priority):
         return []
     return admitted(incoming, old, state)
 

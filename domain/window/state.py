@@ -41,7 +41,7 @@ class Group(NamedTuple):
 
     def in_order(self) -> list[Held]:
         """Return the items in the order in which a window shows them."""
-        # The items are nearly in order already: only one that replaced another may not be.
+        # The items are nearly in order already: only an item that replaced another can be in another place.
         return sorted(self.items.values(), key=attrgetter("place"))
 
 
@@ -58,7 +58,7 @@ def with_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
 def without_item(groups: Groups[K], key: K, held: Held) -> Groups[K]:
     """Return the groups without an item under `key`; where it was the last one, without the key."""
     group = groups.get(key)
-    assert group is not None, "what is in a window is in its groups"
+    assert group is not None, "an item of a window is in its groups"
     return groups.plus(key, group.minus(held)) if len(group.items) > 1 else groups.minus(key)
 
 
@@ -110,7 +110,7 @@ def _evolved(state: WindowState, event: Completed) -> WindowState:
         case window.WindowEvicted(items=items):
             return reduce(_without, refs_of(items), state)
         case window.WindowRestored():
-            assert isinstance(event, Resolved), "a restoration is folded with what it names"
+            assert isinstance(event, Resolved), "a restoration is folded with the items that it names"
             placed = [held._replace(place=(version, index)) for index, held in enumerate(event.taken)]
             return reduce(_with, placed, state)
         case window.WindowCleared():
@@ -174,8 +174,8 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     """
     A state without its items' events: their versions, in order. The event that opened the window is read again, too.
 
-    `places` has the places of the items that are not where their version puts them. `by_key` and `by_priority` have one
-    item of each group, in the order of the groups.
+    `places` has the places of the items that are not in the order of their versions. `by_key` and `by_priority` have
+    one item of each group, in the order of the groups.
     """
 
     version: int

@@ -51,7 +51,7 @@ def quarters_of(item: ContextItem, counter: TokenCounter | None) -> int:
         return len(item.key) + len(item.value) + len(item.source) + CHARACTERS_AROUND
     tokens = counter(f"{section_of(item)}\n\n")
     if not isinstance(tokens, int) or tokens < 0:
-        raise InvalidInputError(f"the counter gave {tokens!r} for item {item.key!r}: it is to return a whole number")
+        raise InvalidInputError(f"the counter gave {tokens!r} for item {item.key!r}: it must return a whole number")
     return tokens * QUARTERS_PER_TOKEN
 
 
@@ -299,7 +299,7 @@ class ContextWindow(Context[WindowState]):
         command = rules.Put(incoming_of(item, self._counter))
         call = ("put", Without(command.incoming, "quarters"))
         outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
-        # The view may be stale where it shows that the item is in already.
+        # If this view shows the item already, the view may be stale.
         while not outcome.events and not self._journal.is_ahead and self.refresh():
             outcome = self._record(command, expected_version, idempotency_key, catch_up=True, call=call)
         return _is_in(outcome)
@@ -372,7 +372,7 @@ class ContextWindow(Context[WindowState]):
         refs = [ref_of(birth, self.stream_id) for birth in births]
         for birth, ref in zip(births, refs, strict=True):
             if ref.stream != self.stream_id:
-                raise NotFoundError(f"{birth} is no item of {self.stream_id}")
+                raise NotFoundError(f"{birth} is not an item of {self.stream_id}")
         return tuple(ref.version for ref in refs)
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -61,7 +61,7 @@ def test_restore() -> None:
     restored = MemoryRestored(items=(Span.of("memory:s", [1]),), change=Totals(1, 0, 1))
 
     SCOPE.given(A, FORGOTTEN).when(Restore("memory:s", (held,))).then(Resolved(restored, (held,)))
-    SCOPE.given(A).when(Restore("memory:s", (held,))).then_refused(InvalidInputError, saying="'a' is remembered")
+    SCOPE.given(A).when(Restore("memory:s", (held,))).then_refused(InvalidInputError, saying="'a' has a record now")
     SCOPE.given(A).when(Restore("memory:s", ())).then()
 
 

@@ -253,7 +253,7 @@ def test_what_cannot_be_restored() -> None:
             window.restore(*names)
         with pytest.raises(NotFoundError):
             window.evict("9", *names)
-    with pytest.raises(NotFoundError, match="window:other@2 is no item of window:detached"):
+    with pytest.raises(NotFoundError, match="window:other@2 is not an item of window:detached"):
         window.evict("window:other@2")
     with pytest.raises(InvalidInputError):
         window.evict("a")

@@ -97,8 +97,9 @@ def contexts_answer(store: Store, given: Parameters) -> Shape:
 
 
 def _names(store: Store, kinds: Sequence[str | None], limit: int, cursor: str | None) -> Shape:
-    streams = store.log.streams()
-    found = sorted(one for one in streams if None in kinds or split_stream_id(one)[0] in kinds)
+    # Streams of other kinds, as that of the named moments, are no contexts.
+    wanted = [kind for kind in KINDS if None in kinds or kind in kinds]
+    found = sorted(stream for kind in wanted for stream in store.log.streams(f"{kind}:"))
     shown = [stream for stream in found if cursor is None or stream > cursor][: limit + 1]
     rows = [dict(zip(("kind", "id"), split_stream_id(one), strict=True)) for one in shown[:limit]]
     return {

@@ -92,9 +92,13 @@ def test_without_rows_there_are_names(tmp_path: Path) -> None:
     """Nothing can be folded from a damaged log, and each context that it names can still be opened."""
     place = str(tmp_path / "store.db")
     write(place)
+    with refold.open(place) as store:
+        store.name_moment("kept")
     bad = harm(place, "a sealed block")
     with refold.open(place) as store:
         asked = Asked(store)
+        # The moments are in a stream of the store, which is no context.
+        assert [one["id"] for one in asked("contexts")["contexts"]] == ["a", "b"]
         found = asked("contexts", limit=1)
         assert [(one["kind"], one["id"], one["version"]) for one in found["contexts"]] == [("chat", "a", END)]
         assert "is damaged" in found["damage"]

@@ -1,9 +1,10 @@
 /** The address of a page is its whole state: /c/CONTEXT@VERSION, with the rest after the question mark. */
 import { ROOT } from "./api.js";
+import { h, named } from "./dom.js";
 
 /** The name of a context; that of a chat has no kind in front, unless it would look like one. */
 export const short = (stream) => stream.replace(/^chat:(?=[^:]*$)/, "");
-const coded = (text) => encodeURIComponent(text).replaceAll("%3A", ":").replaceAll("%2F", "%2F");
+const coded = (text) => encodeURIComponent(text).replaceAll("%3A", ":");
 
 /** Return the address of a context, at a version or between two. */
 export function contextAddress(stream, version, given = {}) {
@@ -21,6 +22,17 @@ export function nodeAddress(stream, name, round, sub, version = undefined) {
   const [, user, session] = /^run:([^/]*)\/([^/]*)/.exec(stream) ?? [];
   return withQuery(`/n/${encodeURIComponent(name)}${version ? `@${version}` : ""}`, { user: user && decodeURIComponent(user), session: session && decodeURIComponent(session), round, sub, context: stream });
 }
+
+/** Return the stream and the version of an event, given its reference `STREAM@VERSION`. */
+export function eventOf(reference) {
+  const at = reference.lastIndexOf("@");
+  return { stream: reference.slice(0, at), version: Number(reference.slice(at + 1)) };
+}
+
+export const eventAddress = (reference) => withQuery(`/e/${encodeURIComponent(reference)}`);
+
+/** Return a link to an event. */
+export const eventLink = (reference, text = reference) => h("a", { href: eventAddress(reference) }, named(text));
 
 /** Return what a part of an address says; a percent sign that somebody typed is one. */
 function decoded(text) {

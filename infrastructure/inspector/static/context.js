@@ -1,5 +1,5 @@
 /** A context at a version: its items, its graph, its tokens, its events, and what is known about the chosen item. */
-import { contextAddress, go, here, note, noteName, short, withQuery } from "./address.js";
+import { contextAddress, eventOf, go, here, note, noteName, short, withQuery } from "./address.js";
 import { ask, Refused } from "./api.js";
 import { Details, forkDialog } from "./details.js";
 import { counted, debounced, fill, h, icon, kept, merged, named, number, quoted, refill, say, span } from "./dom.js";
@@ -316,14 +316,14 @@ class ContextScreen {
     const { items, opened, parent, head } = this.index;
     let { count, tokens } = heldOf(this.index);
     for (let at = 0; at < items.v0.length; at++) if (isThere(items, at, this.version)) { count++; tokens += items.tokens[at]; }
-    const origin = /^(.*)@(\d+)$/.exec(parent ?? "");
+    const origin = parent && eventOf(parent);
     if (HOLDS_INTERVALS.includes(this.kind)) this.timeline.range.ariaValueText = `version ${this.timeline.about()}, ${counted(count, "item")}, ${counted(tokens, "token")}`;
     refill(this.about, h("h1", {}, named(short(this.stream))), h("span", { class: "tag" }, this.kind),
       HOLDS_INTERVALS.includes(this.kind) && this.hasItems() ? h("span", { class: "dim" }, `${counted(count, "item")} · ${counted(tokens, "token")}`) : null,
       opened.user ? h("span", { class: "dim" }, "user ", h("bdi", {}, opened.user)) : null,
       // Chats, runs and pools of one session lie side by side there.
       opened.session ? h("span", { class: "dim" }, "session ", h("a", { href: withQuery("/", { session: opened.session }) }, opened.session)) : null,
-      origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin[1], Number(origin[2])) }, named(short(parent)))) : null);
+      origin ? h("span", { class: "dim" }, "forked from ", h("a", { href: contextAddress(origin.stream, origin.version) }, named(short(parent)))) : null);
     fill(this.comparing, this.from ? `Compare @${this.from} with @${this.version}` : this.win ? `Compare @${this.win[0]} with @${this.win[1]}` : "Compare from here");
     this.comparing.setAttribute("aria-pressed", Boolean(this.from));
     this.following.setAttribute("aria-pressed", this.isLive);

@@ -1,17 +1,14 @@
 /** The details beside the items: of the chosen item, of the version, or of what a search found; and what can be done. */
-import { contextAddress, go, short, withQuery } from "./address.js";
+import { contextAddress, eventLink, go, short } from "./address.js";
 import { about, ask, change, fetchBodies, known } from "./api.js";
-import { counted, fill, h, named, number, quoted, refill, roleOf, say, time, withCommands } from "./dom.js";
+import { counted, fill, h, number, quoted, READ_ONLY, refill, roleOf, time, withCommands } from "./dom.js";
 import { isThere } from "./feed.js";
-import { showDialog } from "./keys.js";
+import { copyText, showDialog } from "./keys.js";
 
 /** A name and a value of a list; nothing if there is no value. */
 export function pair(name, value) {
   return value === null || value === undefined || value === "" ? [] : [h("dt", {}, name), h("dd", {}, value)];
 }
-
-/** A link to an event, by its reference. */
-export const eventLink = (ref, text = ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, named(text));
 
 /** By what items leave a queue or a pool, in a word. */
 const LEFT = { evict: "made room", remove: "taken out", clear: "cleared", merge: "merged", replace: "replaced" };
@@ -165,11 +162,6 @@ export class Details {
   }
 }
 
-export function copyText(text, said) {
-  if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => say(said), () => showDialog("Copy", [h("pre", {}, text)]));
-  else showDialog("Copy", [h("pre", {}, text)]);
-}
-
 /** Ask for the name of a fork of a chat at a version, and make it. */
 export function forkDialog(stream, version, carried) {
   const name = h("input", { name: "name", value: `${short(stream)}-${version}`, "aria-label": "Name of the new chat", onkeydown: (event) => { if (event.key === "Enter" && !event.repeat && !event.isComposing) run.click(); } });
@@ -189,6 +181,6 @@ export function forkDialog(stream, version, carried) {
   const dialog = showDialog(`Fork ${short(stream)} at version ${number(version)}`, [
     h("p", {}, `The new chat begins with ${number(carried)} items. This one does not change.`), name,
     h("p", { class: "dim" }, "On the command line: ", command), fault,
-    mayWrite ? null : h("p", { class: "dim" }, withCommands("This page is read-only: start it with `refold ui --write`.")),
+    mayWrite ? null : h("p", { class: "dim" }, withCommands(READ_ONLY)),
   ].filter(Boolean), [run]);
 }

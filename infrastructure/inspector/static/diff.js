@@ -1,7 +1,7 @@
 /** What differs between two versions, of one context or of two: as one list, or side by side where there is room. */
-import { contextAddress, nodeAddress, short, withQuery } from "./address.js";
+import { contextAddress, eventLink, eventOf, nodeAddress, short } from "./address.js";
 import { ask, bodyAt, fetchBodies, known } from "./api.js";
-import { counted, fill, h, named, number, say } from "./dom.js";
+import { counted, fill, h, named, number, say, textOf } from "./dom.js";
 
 const WIDE = matchMedia("(min-width: 1400px)");
 // So many changes are drawn at once, and so many again on demand, that the page stays small.
@@ -98,7 +98,8 @@ function linesOf(found) {
 /** What happened to an item, with its link; an item that moved is there twice, where it was and where it is. */
 function head(line, item) {
   const said = line.sort === "moved" ? line.to ? "moved here" : "moved away" : line.sort;
-  return h("div", { class: "dim" }, item.speaker ? h("strong", {}, item.speaker) : null, ` ${said} · `, h("a", { href: contextAddress(...addressOf(item.ref)) }, named(short(item.ref))));
+  const { stream, version } = eventOf(item.ref);
+  return h("div", { class: "dim" }, item.speaker ? h("strong", {}, item.speaker) : null, ` ${said} · `, h("a", { href: contextAddress(stream, version) }, named(short(item.ref))));
 }
 
 const cut = (item) => item.cut ? h("span", { class: "dim" }, `${number(item.cut)} more characters`) : null;
@@ -139,7 +140,7 @@ function between({ before, after }) {
   const load = async () => {
     if (body.childElementCount) return;
     const found = await ask("log", { context: before.context, row: first, limit: Math.min(EVENTS_MAX, last - first) });
-    fill(body, found.events.map((event) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(`${event.stream}@${event.version}`)}`) }, `@${event.version}`),
+    fill(body, found.events.map((event) => h("li", {}, eventLink(`${event.stream}@${event.version}`, `@${event.version}`),
       ` ${event.type.split(".")[1].replaceAll("_", " ")} `, h("span", { class: "dim" }, h("bdi", {}, event.actor ?? "-"), " · ", h("bdi", {}, event.text.slice(0, 160))))));
     if (last - first > EVENTS_MAX) body.after(h("p", {}, h("a", { href: contextAddress(after.context, after.version, { tab: "log", win: `${first + 1}-${last}` }) }, `All ${number(last - first)} events`)));
   };
@@ -148,11 +149,10 @@ function between({ before, after }) {
 
 /** The differences between the graphs of two runs: nodes, their attributes, edges and pointers. */
 function graphDiff(found) {
-  const text = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
   const node = (one) => h("a", { href: nodeAddress(one.stream ?? found.after.context, one.name, one.round, one.sub) }, one.name);
   const lines = [
     ...found.nodes_removed.map((one) => ["removed", [node(one)]]), ...found.nodes_added.map((one) => ["added", [node(one)]]),
-    ...found.changed.map((one) => ["changed", [h("strong", {}, `${one.node} `), `${one.attribute}: `, compared(text(one.old), text(one.new))]]),
+    ...found.changed.map((one) => ["changed", [h("strong", {}, `${one.node} `), `${one.attribute}: `, compared(textOf(one.old), textOf(one.new))]]),
     ...found.edges_removed.map((one) => ["removed", [`${one.source} → ${one.target} (${one.type})`]]),
     ...found.edges_added.map((one) => ["added", [`${one.source} → ${one.target} (${one.type})`]]),
     ...found.pointers_removed.map((one) => ["removed", [`pointer ${one}`]]), ...found.pointers_added.map((one) => ["added", [`pointer ${one}`]]),
@@ -171,11 +171,6 @@ function graphDiff(found) {
       h("span", { class: "dim" }, "nodes and attributes", keysHint())),
     element: h("div", { class: "changes" }, shown.length ? shown : h("p", { class: "empty" }, "Both have the same graph."),
       lines.length > shown.length ? h("p", { class: "dim" }, `The first ${number(shown.length)} of ${number(lines.length)} changes.`) : null) };
-}
-
-function addressOf(ref) {
-  const cutAt = ref.lastIndexOf("@");
-  return [ref.slice(0, cutAt), Number(ref.slice(cutAt + 1))];
 }
 
 const WORDS_MAX = 1_500;
@@ -205,4 +200,3 @@ export function compared(before, after) {
   const words = Math.max(old.length, now.length) / 2;
   return shared && shared >= words / 3 ? parts : [before && h("del", {}, before), before && after && "\n", after && h("ins", {}, after)].filter(Boolean);
 }
-

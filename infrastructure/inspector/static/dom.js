@@ -19,6 +19,9 @@ export const named = (text) => FROM_RIGHT.test(text) ? text.split(/([/:@]+)/).ma
 /** Return a text with the commands that it names, between back quotes, as code. */
 export const withCommands = (text) => text.split(/`(refold [^`]*)`/).map((part, at) => at % 2 ? h("code", {}, part) : part);
 
+// The way out for a change that this page cannot make.
+export const READ_ONLY = "This page is read-only: start it with `refold ui --write`.";
+
 let failed = () => {};
 /** Have something called with each error that ends what a person had begun, as by a button. */
 export const onFailure = (call) => { failed = call; };
@@ -39,6 +42,18 @@ export function h(tag, props = {}, ...children) {
   made.append(...flat(children));
   return made;
 }
+
+/** Return the head of a table; each column is a name, or a list of a name and a class. */
+export const tableHead = (columns) => h("thead", {}, h("tr", {}, columns.map((column) => {
+  const [name, sort] = [column].flat();
+  return h("th", { scope: "col", class: sort }, name);
+})));
+
+/** Return a table that can be scrolled sideways where it is wider than the page. */
+export const scrolled = (...parts) => h("div", { class: "scroll" }, h("table", {}, parts));
+
+/** Return a value as a text: one that is no text as JSON, one that is missing as nothing. */
+export const textOf = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
 
 /** Replace what an element holds. */
 export function fill(element, ...children) {

@@ -1,4 +1,5 @@
 /** The items of a context at one version, as a list of which only the part on the screen exists. */
+import { eventOf } from "./address.js";
 import { bodyAt, fetchBodies, forgetUnfinished, known } from "./api.js";
 import { brief, counted, debounced, fill, h, hasModifier, roleOf } from "./dom.js";
 
@@ -69,10 +70,10 @@ export class Feed {
 
   /** The text of an item at the version that is shown; a fork has a message as far as it was written then. */
   textOf(body) {
-    const stream = body.ref.slice(0, body.ref.lastIndexOf("@"));
+    const { stream } = eventOf(body.ref);
     if (stream === this.stream) return bodyAt(body, this.version);
-    const [, parent, version] = /^(.*)@(\d+)$/s.exec(this.parent ?? "") ?? [];
-    return bodyAt(body, stream === parent ? Number(version) : Infinity);
+    const parent = this.parent && eventOf(this.parent);
+    return bodyAt(body, stream === parent?.stream ? parent.version : Infinity);
   }
 
   /** Show the items that a summary stands for behind it, or hide them again. */

@@ -1,5 +1,5 @@
 /** All contexts of the store, or its pools and queues, a page at a time. */
-import { contextAddress, go, withQuery } from "./address.js";
+import { contextAddress, eventOf, go, withQuery } from "./address.js";
 import { about } from "./api.js";
 import { ago, brief, counted, fill, h, merged, named, number, time, withCommands } from "./dom.js";
 import { Listing } from "./listing.js";
@@ -39,8 +39,8 @@ const counts = (value, words = number) => value === undefined ? "-" : words(valu
 const changed = (one) => one.changed_at ? h("td", { class: "nowrap", title: time(one.changed_at) }, ago(one.changed_at)) : h("td", {}, "-");
 
 function parentOf(one) {
-  const parent = /^(.*)@(\d+)$/.exec(one.parent ?? "");
-  return h("td", { class: "roomy" }, parent ? h("a", { href: contextAddress(parent[1], Number(parent[2])) }, named(one.parent.replace(/^chat:/, ""))) : "");
+  const parent = one.parent && eventOf(one.parent);
+  return h("td", { class: "roomy" }, parent ? h("a", { href: contextAddress(parent.stream, parent.version) }, named(one.parent.replace(/^chat:/, ""))) : "");
 }
 
 function row(one) {

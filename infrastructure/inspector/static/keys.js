@@ -1,5 +1,5 @@
 /** The keys of the page: one table for what they do, what the buttons say, and the help. */
-import { fill, h, kept } from "./dom.js";
+import { fill, h, kept, say } from "./dom.js";
 
 /** Keys by name, in the groups of the help; the screens say what each does while they are shown. */
 const GROUPS = {
@@ -89,4 +89,11 @@ export function showDialog(title, children, buttons = []) {
   document.body.append(dialog);
   dialog.showModal();
   return dialog;
+}
+
+/** Copy a text; where the browser does not allow it, show the text, so that a person can copy it. */
+export function copyText(text, said) {
+  const show = () => showDialog("Copy", [h("pre", {}, text)]);
+  if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => say(said), show);
+  else show();
 }

@@ -1,7 +1,7 @@
 /** Forks and merges of all contexts, a row for each, with the lanes of the contexts beside it; two can be compared. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { fill, h, merged, named, number, refill, time } from "./dom.js";
+import { fill, h, merged, named, number, refill, scrolled, time } from "./dom.js";
 
 const ROWS_MAX = 500;
 
@@ -24,7 +24,7 @@ export async function screen(place) {
     row?.focus();
   };
   const body = h("tbody");
-  const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["", "Context", "What happened", "By", "When"].map((name) => h("th", { scope: "col", "aria-hidden": name ? null : "true" }, name)))), body));
+  const table = scrolled(h("thead", {}, h("tr", {}, ["", "Context", "What happened", "By", "When"].map((name) => h("th", { scope: "col", "aria-hidden": name ? null : "true" }, name)))), body);
   const none = h("p", { class: "empty" }, "No context was forked or merged yet.");
   const rowOf = (point) => h("tr", { tabindex: 0, "aria-selected": isChosen(point),
     onclick: (event) => { if (!event.target.closest("a")) choose(point); }, onkeydown: (event) => { if (event.key === "Enter") choose(point); } });

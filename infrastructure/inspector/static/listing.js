@@ -1,7 +1,7 @@
 /** A table whose rows come a page at a time, with filters that are in the address. */
 import { note, withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { debounced, fill, h, looksOf, number, refill, withCommands } from "./dom.js";
+import { debounced, fill, h, looksOf, number, refill, scrolled, tableHead, withCommands } from "./dom.js";
 
 const ROWS_SHOWN_AGAIN = 200;
 
@@ -27,7 +27,7 @@ export class Listing {
       ? h("select", { name, onchange: take(name) }, choices.map(([value, shown]) => h("option", { value, selected: value === wish[name] }, shown)))
       : h("input", { name, value: wish[name] ?? "", autocomplete: "off", oninput: take(name) }));
     this.filters = h("div", { class: "filters" }, fields.map(field));
-    this.table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map(([name, sort]) => h("th", { scope: "col", class: sort }, name)))), this.body));
+    this.table = scrolled(tableHead(heads), this.body);
     this.foot = [this.none, h("p", { class: "buttons" }, this.more)];
   }
 

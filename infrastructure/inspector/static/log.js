@@ -1,5 +1,5 @@
 /** The events of the store, or of one context, as lines: of millions only those on the screen exist. One event in full. */
-import { contextAddress, go, note, short, withQuery } from "./address.js";
+import { contextAddress, eventAddress, eventLink, go, note, short, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
 import { cleared, colour, debounced, fill, h, merged, named, number, refill, say, span, time } from "./dom.js";
 
@@ -228,9 +228,8 @@ class Lines {
       return;
     }
     if (this.opened !== ref) return;
-    const link = (one) => h("a", { href: withQuery(`/e/${encodeURIComponent(one)}`) }, one);
-    fill(this.drawer, found.map((one, at) => [h("p", {}, h("strong", {}, link(refs[at])), " ", contextLink(one, "the context at this version")),
-      one.causes.length ? h("p", {}, "It follows from ", one.causes.map((cause) => [link(cause), " "])) : null, h("pre", {}, JSON.stringify(one.event, null, 2))]));
+    fill(this.drawer, found.map((one, at) => [h("p", {}, h("strong", {}, eventLink(refs[at])), " ", contextLink(one, "the context at this version")),
+      one.causes.length ? h("p", {}, "It follows from ", one.causes.map((cause) => [eventLink(cause), " "])) : null, h("pre", {}, JSON.stringify(one.event, null, 2))]));
     this.drawer.scrollTop = 0;
   }
 
@@ -268,7 +267,7 @@ class Lines {
     const name = event.stream === this.stream ? `@${event.version}` : named(short(ref ?? ""));
     return h("div", { class: `line${event.damaged ? " damaged" : ""}`, ...place, "aria-selected": [event, ...event.rest ?? []].some((one) => this.chosen === one.version) || (ref && this.opened === ref) || undefined,
       onclick: (pressed) => { if (ref && !pressed.target.closest("a")) this.open(event); } },
-      cell(ref ? h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, `${event.at.slice(5, 10)} ${event.at.slice(11, 19)}`) : "-"),
+      cell(ref ? eventLink(ref, shown) : shown), cell(event.at ? h("span", { class: "dim", title: event.at }, `${event.at.slice(5, 10)} ${event.at.slice(11, 19)}`) : "-"),
       cell(ref ? contextLink(event, name, { title: ref }) ?? ref : "-"), cell(event.actor ?? "-"),
       cell(sortOf(event)), cell(wordsOf(event)));
   }
@@ -418,7 +417,7 @@ async function eventScreen(place) {
   const step = (by) => async () => {
     const to = Math.max(1, found.version + by);
     const { total } = await ask("log", { context: found.stream, limit: 1 });
-    if (to <= total) go(withQuery(`/e/${encodeURIComponent(`${found.stream}@${to}`)}`));
+    if (to <= total) go(eventAddress(`${found.stream}@${to}`));
     else say("there is no later event yet");
   };
   const rows = [["position", found.position], ["recorded", time(found.recorded_at)], ["actor", found.actor], ["correlation", found.correlation_id],
@@ -428,7 +427,7 @@ async function eventScreen(place) {
       h("span", { class: "buttons", hidden: !isContext(found.stream), style: { margin: "0 0 0 auto" } }, h("button", { type: "button", onclick: step(-1), disabled: found.version < 2 }, "Before"), h("button", { type: "button", onclick: step(1) }, "Next"))),
     h("p", {}, found.text),
     h("dl", {}, rows.flatMap(([name, value]) => value ? [h("dt", {}, name), h("dd", {}, value)] : [])),
-    found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(cause)}`) }, named(cause)))))] : null,
+    found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, eventLink(cause))))] : null,
     h("pre", { tabindex: 0, style: { "max-height": "none" } }, JSON.stringify(found.event, null, 2)));
   return { element, title: ref, keys: isContext(found.stream) ? { ArrowLeft: step(-1), ArrowRight: step(1) } : {}, events: about().events };
 }

@@ -1,7 +1,7 @@
 /** A merge of two chats before it is made: the base, what each side did since, what comes in, and the conflicts. */
 import { contextAddress, go, short } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { counted, fill, h, named, number, quoted, withCommands } from "./dom.js";
+import { counted, fill, h, named, number, quoted, READ_ONLY, scrolled, tableHead, withCommands } from "./dom.js";
 import { showDialog } from "./keys.js";
 
 const RULES = [["ours", "ours stays"], ["theirs", "theirs is taken"], ["newest", "the newest is taken"]];
@@ -43,7 +43,7 @@ export function mergeDialog(from, into) {
   const dialog = showDialog(`Merge ${short(source)} into ${short(into.stream)}`, [
     h("p", { class: "choices" }, h("label", {}, "Where both changed the same: ", rule), h("label", { class: "choice" }, instructions, "instructions and tools, too")),
     shown, h("p", { class: "dim" }, "On the command line: ", command), fault,
-    mayWrite ? null : h("p", { class: "dim" }, withCommands("This page is read-only: start it with `refold ui --write`.")),
+    mayWrite ? null : h("p", { class: "dim" }, withCommands(READ_ONLY)),
   ].filter(Boolean), [run]);
   dialog.classList.add("wide");
   load();
@@ -57,13 +57,13 @@ function preview(found) {
   const side = (name, one) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, link(one)),
     h("td", { class: "number" }, number(one.items)), h("td", { class: "number" }, number(one.tokens)),
     base ? [since(one.added, "+"), since(one.removed, "−")] : null);
-  const heads = ["", "", "Items", "Tokens", ...base ? ["Came since", "Left since"] : []];
+  const numbers = ["Items", "Tokens", ...base ? ["Came since", "Left since"] : []];
   const since = ({ count }, sign) => h("td", { class: "number" }, `${sign}${number(count)}`);
   return [
-    h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, heads.map((name, at) => h("th", { scope: "col", class: at > 1 ? "number" : undefined }, name)))), h("tbody", {},
+    scrolled(tableHead(["", "", ...numbers.map((name) => [name, "number"])]), h("tbody", {},
       base ? h("tr", {}, h("th", { scope: "row" }, "Base"), h("td", { class: "name" }, link(base)), [1, 2, 3, 4].map(() => h("td"))) : null,
       side("Ours", ours), side("Theirs", theirs),
-      h("tr", {}, h("th", { scope: "row" }, "After"), h("td", {}), h("td", { class: "number" }, number(result.items)), h("td", { class: "number" }, number(result.tokens)), base ? [h("td"), h("td")] : null)))),
+      h("tr", {}, h("th", { scope: "row" }, "After"), h("td", {}), h("td", { class: "number" }, number(result.items)), h("td", { class: "number" }, number(result.tokens)), base ? [h("td"), h("td")] : null))),
     isNothing(found) ? h("p", {}, "Ours has all of it already: nothing would change.") : null,
     found.conflicts.map(conflict),
     part("Comes in", found.taken, "added", true), part("Leaves here", found.leaving, "removed", true),

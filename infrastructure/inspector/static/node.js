@@ -1,8 +1,8 @@
 /** A node as of a version: its attributes, and every change of them, who made it, when, and because of what. */
-import { contextAddress, nodeAddress, note, withQuery } from "./address.js";
+import { contextAddress, eventLink, eventOf, nodeAddress, note, withQuery } from "./address.js";
 import { ask } from "./api.js";
 import { compared } from "./diff.js";
-import { counted, h, merged, named, refill, time } from "./dom.js";
+import { counted, h, merged, named, refill, scrolled, tableHead, textOf, time } from "./dom.js";
 
 const HEADS = ["Version", "When", "By", "Attribute", "What became of it", "Because of"];
 
@@ -10,7 +10,7 @@ const HEADS = ["Version", "When", "By", "Attribute", "What became of it", "Becau
 export async function historyOf(where) {
   const found = await ask("node", where);
   // Runs go on side by side, so that versions give no order.
-  return found.map((one) => ({ ...one, ...placeOf(one.reference) })).sort((one, other) => one.recorded_at < other.recorded_at ? -1 : Number(one.recorded_at > other.recorded_at));
+  return found.map((one) => ({ ...one, ...eventOf(one.reference) })).sort((one, other) => one.recorded_at < other.recorded_at ? -1 : Number(one.recorded_at > other.recorded_at));
 }
 
 /** Return whether a change is later than a version of a run; other rounds, which may share the node, are compared by time. */
@@ -50,7 +50,7 @@ export async function screen(place) {
   const element = h("div", { class: "sheet" },
     h("header", {}, h("h1", {}, place.node), said, select, context ? h("a", { href: contextAddress(context, at, { node: name }) }, "its run") : null,
       at === undefined ? null : h("a", { href: nodeAddress(context, name, round, sub) }, "as it is now")),
-    values, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, HEADS.map((head) => h("th", { scope: "col" }, head)))), body)));
+    values, scrolled(tableHead(HEADS), body));
   show(select.value);
   const follow = merged(1000, async () => {
     await load(select.value);
@@ -61,21 +61,12 @@ export async function screen(place) {
   return { element, title: place.node, news: (news) => { if (isAboutRuns(news.heads)) follow(); } };
 }
 
-const textOf = (value) => value === null || value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value);
-
-/** The run and the version of an event, by its reference. */
-function placeOf(reference) {
-  const cut = reference.lastIndexOf("@");
-  return { stream: reference.slice(0, cut), version: Number(reference.slice(cut + 1)) };
-}
-
 function row(one, name, isLater) {
-  const link = (ref) => h("a", { href: withQuery(`/e/${encodeURIComponent(ref)}`) }, named(ref.replace(/^run:/, "")));
   const changed = one.old === null || one.old === undefined ? one.new === "" ? h("span", { class: "dim" }, "empty") : h("ins", {}, textOf(one.new)) : one.new === null ? h("del", {}, textOf(one.old))
     : compared(textOf(one.old), textOf(one.new));
   return h("tr", { class: isLater ? "later" : undefined }, h("td", { class: "name short" },
     h("a", { href: contextAddress(one.stream, one.version, { node: name }), title: "go to this version of its run" }, named(one.reference.replace(/^run:/, ""))), isLater ? [" ", h("span", { class: "tag" }, "later")] : null),
   h("td", { class: "nowrap" }, time(one.recorded_at)), h("td", { class: "nowrap" }, one.actor ?? "-"), h("td", {}, one.attribute || one.kind),
-  h("td", { class: "said" }, changed), h("td", { class: "name" }, h("a", { href: withQuery(`/e/${encodeURIComponent(one.reference)}`) }, one.kind === "registered" ? "its registration" : "a change"),
-    one.cause && /@\d+$/.test(one.cause) ? [" from ", link(one.cause)] : one.cause ? ` from ${one.cause}` : null));
+  h("td", { class: "said" }, changed), h("td", { class: "name" }, eventLink(one.reference, one.kind === "registered" ? "its registration" : "a change"),
+    one.cause && /@\d+$/.test(one.cause) ? [" from ", eventLink(one.cause, one.cause.replace(/^run:/, ""))] : one.cause ? ` from ${one.cause}` : null));
 }

@@ -1,8 +1,8 @@
 /** The frame of all screens: header, news, theme, and the screen of the present address. */
-import { here, go, onAddress, withQuery } from "./address.js";
+import { eventLink, go, here, onAddress, withQuery } from "./address.js";
 import { about, begin, follow, Refused, stateAfter } from "./api.js";
 import { counted, debounced, fill, h, icon, kept, merged, number, onFailure, say, withCommands } from "./dom.js";
-import { bind, keyOf, showDialog, showHelp } from "./keys.js";
+import { bind, copyText, keyOf, showDialog, showHelp } from "./keys.js";
 
 const SCREENS = {
   home: () => import("./home.js"), context: () => import("./context.js"), diff: () => import("./diff.js"),
@@ -149,7 +149,7 @@ export function faultOf(error) {
     h("p", {}, withCommands(error.message)), h("p", { class: "dim" }, error.kind ?? error.name),
     isDamaged ? h("p", {}, "What can still be read is shown on the other screens. ",
       h("a", { href: withQuery("/projections") }, "Check the whole store"), " to see all that is damaged.") : null,
-    event ? h("p", {}, h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, `Look at ${event}`)) : null,
+    event ? h("p", {}, eventLink(event, `Look at ${event}`)) : null,
     h("p", { class: "buttons" }, h("button", { type: "button", onclick: show }, "Try again"),
       h("a", { class: "button", href: withQuery("/") }, "All contexts")));
 }
@@ -190,11 +190,7 @@ function takeState(now, why) {
   state.title = why ?? "";
 }
 
-function copyAddress() {
-  const text = location.href;
-  if (navigator.clipboard) navigator.clipboard.writeText(text).then(() => say("address copied"));
-  else showDialog("Address", [h("p", {}, text)]);
-}
+const copyAddress = () => copyText(location.href, "address copied");
 
 /** Show what the page shows as data, beside it. */
 function openTwin() {
@@ -239,4 +235,3 @@ await start();
 await show();
 addEventListener("resize", debounced(100, () => shown?.redraw?.()));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => shown?.redraw?.());
-

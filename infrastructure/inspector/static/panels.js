@@ -1,7 +1,7 @@
 /** Other views of a context: where its tokens are, what left it, and the items of kinds that keep no intervals. */
 import { contextAddress } from "./address.js";
 import { ask } from "./api.js";
-import { cleared, colour, counted, fill, h, kept, number, refill, roleOf, time } from "./dom.js";
+import { cleared, colour, counted, fill, h, kept, number, refill, roleOf, scrolled, tableHead, textOf, time } from "./dom.js";
 import { isThere } from "./feed.js";
 import { heldOf, sumsOf } from "./windows.js";
 
@@ -32,7 +32,7 @@ class Tokens {
       h("div", { class: "sums" }, h("div", {}, this.total, h("span", {}, "tokens, estimated")),
         h("label", {}, h("span", { class: "dim" }, "of a budget of "), field(this.budget, 1, "Budget in tokens", "120px", (value) => { this.budget = value; kept.setItem("refold-budget", value); })),
         this.rest),
-      this.full, title("By role"), h("div", { class: "scroll" }, h("table", {}, this.roles)),
+      this.full, title("By role"), scrolled(this.roles),
       context.kind === "chat" ? [title("After a summary"), h("p", {}, "If a summary of ", field(this.summary, 0, "Tokens of the summary", "80px", (value) => { this.summary = value; }),
         " tokens took the place of all but the last ", field(this.kept, 0, "Turns that stay", "80px", (value) => { this.kept = value; }), " turns: ", this.after)] : null,
       title("Over the versions"), h("div", { style: { height: "140px" } }, this.canvas), title("The largest items"), this.largest));
@@ -60,9 +60,9 @@ class Tokens {
       h("td", { class: "nowrap" }, role), h("td", { class: "number" }, number(tokens)), h("td", { style: { width: "60%" } }, bar(tokens / Math.max(total, 1))))));
     if (this.context.kind === "chat") fill(this.after, this.ifSummarized(there, total));
     refill(this.largest, window?.held.count ? h("p", { class: "dim" }, `Of the last ${counted(there.length, "item")}; the ${number(window.held.count)} before them are not loaded.`) : null,
-      h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, most.map((at) => h("tr", {},
+      scrolled(h("tbody", {}, most.map((at) => h("tr", {},
         h("td", { class: "name" }, h("a", { href: contextAddress(this.context.stream, this.context.isLive ? undefined : version, { msg: items.item[at] }) }, items.item[at])),
-        h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at]))))))));
+        h("td", {}, roleOf(items.type[at], items.role[at])), h("td", { class: "nowrap" }, `@${items.v0[at]}`), h("td", { class: "number" }, number(items.tokens[at])))))));
     this.redraw();
   }
 
@@ -127,11 +127,8 @@ function budgetBar(total, budget) {
     total > budget ? h("span", { class: "excess", style: { "--part": `${(total - budget) / whole * 100}%` } }) : null);
 }
 
-/** A value of an item as a text, of which a table shows the beginning. */
-function textOf(said) {
-  if (Array.isArray(said)) return said.map((part) => typeof part === "string" ? part : "[picture]").join("\n");
-  return typeof said === "string" ? said : JSON.stringify(said);
-}
+/** The content of an item as a text; the parts of a message may be pictures. */
+const contentOf = (said) => Array.isArray(said) ? said.map((part) => typeof part === "string" ? part : "[picture]").join("\n") : textOf(said);
 
 /** The items that left, or those of a window or a memory: asked for at each version. */
 class Listed {
@@ -168,12 +165,12 @@ class Listed {
     const rows = found.items.map((one) => {
       const said = one.item.content ?? one.item.value ?? one.item.output ?? one.item.arguments ?? one.item.description ?? "";
       return h("tr", {}, h("td", { class: "nowrap" }, `@${one.version}`), h("td", { class: isLeft ? "nowrap roomy" : "nowrap" }, one.item.type ? roleOf(one.item.type, one.item.role) : one.item.source ?? one.item.kind ?? ""),
-        h("td", { class: "nowrap dim roomy" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, textOf(said))),
+        h("td", { class: "nowrap dim roomy" }, one.item.id ?? one.item.key ?? ""), h("td", { class: "text" }, h("div", {}, contentOf(said))),
         isLeft ? [h("td", {}, h("span", { class: "tag" }, one.left.how)), h("td", { class: "reason" }, one.left.reason ?? ""), h("td", { class: "nowrap" }, h("a", { href: contextAddress(this.context.stream, one.left.version) }, `@${one.left.version}`))]
           : h("td", { class: "nowrap roomy" }, time(one.recorded_at)));
     });
-    const heads = isLeft ? ["Came", "Role", "Item", "Text", "How", "Why", "Left"] : ["Came", "Role", "Item", "Text", "Recorded"];
-    fill(this.view, rows.length ? h("table", {}, h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col", class: ["Item", "Recorded", isLeft && "Role"].includes(name) ? "roomy" : undefined }, name)))), h("tbody", {}, rows))
+    const heads = isLeft ? ["Came", ["Role", "roomy"], ["Item", "roomy"], "Text", "How", "Why", "Left"] : ["Came", "Role", ["Item", "roomy"], "Text", ["Recorded", "roomy"]];
+    fill(this.view, rows.length ? h("table", {}, tableHead(heads), h("tbody", {}, rows))
       : h("p", { class: "empty" }, isLeft ? "Nothing has left the view up to this version." : "It holds nothing at this version."));
     // A text that is cut off is whole while it has the focus.
     for (const text of this.view.querySelectorAll("td.text > div")) if (text.scrollHeight > text.clientHeight + 1) text.tabIndex = 0;
@@ -184,10 +181,8 @@ class Listed {
     }
     if (found.settings && Object.keys(found.settings).length) {
       const { max_tokens: most, ...others } = found.settings;
-      this.view.prepend(h("div", { class: "dim settings" }, Object.entries(others).map(([name, value]) => `${name.replaceAll("_", " ")} ${textOf(value).replaceAll("_", " ")}`).join(" · "),
+      this.view.prepend(h("div", { class: "dim settings" }, Object.entries(others).map(([name, value]) => `${name.replaceAll("_", " ")} ${contentOf(value).replaceAll("_", " ")}`).join(" · "),
         h("span", {}, ` · ${number(found.tokens)} ${most ? `of ${number(most)} ` : ""}tokens`), most ? budgetBar(found.tokens, most) : null));
     }
   }
 }
-
-

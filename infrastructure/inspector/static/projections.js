@@ -1,7 +1,7 @@
 /** The rows that are kept for answers: how far each projection is, its faults, making it anew; the check of the store. */
-import { withQuery } from "./address.js";
+import { eventLink, withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { fill, h, merged, named, number, refill, say, span, withCommands } from "./dom.js";
+import { fill, h, merged, number, refill, say, span, tableHead, textOf, withCommands } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const STORE = "*";
@@ -38,12 +38,9 @@ async function one(place) {
 /** A row by its key, and its other fields that are not empty; a long text is cut, which its end says. */
 function rowOf({ key, ...fields }) {
   const there = Object.entries(fields).filter(([, value]) => value !== "" && value !== null && value !== "{}" && value !== "[]");
-  const text = (value) => typeof value === "string" ? value : JSON.stringify(value);
   const cut = (all) => all.length > VALUE_MAX ? `${all.slice(0, VALUE_MAX)}… ${number(all.length - VALUE_MAX)} more characters` : all;
-  return h("tr", {}, h("td", { class: "name short" }, key), h("td", { class: "said" }, there.map(([name, value]) => [h("span", { class: "field" }, h("span", { class: "dim" }, name), " ", cut(text(value))), " "])));
+  return h("tr", {}, h("td", { class: "name short" }, key), h("td", { class: "said" }, there.map(([name, value]) => [h("span", { class: "field" }, h("span", { class: "dim" }, name), " ", cut(textOf(value))), " "])));
 }
-
-export const eventLink = (event) => h("a", { href: withQuery(`/e/${encodeURIComponent(event)}`) }, named(event));
 
 class Projections {
   /** With a name only that one. */
@@ -52,7 +49,7 @@ class Projections {
     this.rows = new Map();
     this.mayWrite = Boolean(about().token);
     this.said = h("span", { class: "dim" });
-    this.table = h("table", { class: "middle" }, h("thead", {}, h("tr", {}, HEADS.map(([name, sort]) => h("th", { scope: "col", class: sort }, name || h("span", { class: "unseen" }, "Commands"))))));
+    this.table = h("table", { class: "middle" }, tableHead(HEADS.map(([name, sort]) => [name || h("span", { class: "unseen" }, "Commands"), sort])));
     this.store = new Work(STORE, this);
     this.verify = h("button", { type: "button", onclick: () => this.store.start("verify") }, "Check the whole store");
     this.element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, "Projections"), this.said),
@@ -221,7 +218,7 @@ function reported({ kind, report }) {
   if (!report.differing) return [h("p", {}, h("span", { class: "tag good" }, "identical"), ` ${all}: all as those in use.`)];
   const shown = report.differences.length;
   return [h("p", {}, h("span", { class: "tag bad" }, "different"), ` ${all}. `, shown < report.differing ? `The first ${number(shown)} of ${number(report.differing)} keys that differ:` : `${number(report.differing)} ${report.differing === 1 ? "key differs" : "keys differ"}:`),
-    h("table", { class: "differing" }, h("thead", {}, h("tr", {}, ["Key", "In use", "New"].map((name) => h("th", { scope: "col" }, name)))),
+    h("table", { class: "differing" }, tableHead(["Key", "In use", "New"]),
       h("tbody", {}, report.differences.map((one) => h("tr", {}, h("th", { scope: "row", class: "name" }, one.key), ...sides(one.live, one.rebuilt)))))];
 }
 

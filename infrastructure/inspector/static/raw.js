@@ -1,7 +1,7 @@
 /** What a context holds at a version as data: the answer that scripts get, too. */
 import { ask } from "./api.js";
-import { copyText } from "./details.js";
 import { debounced, fill, h, number } from "./dom.js";
+import { copyText } from "./keys.js";
 
 const LINES_MAX = 2_000;
 

@@ -1,7 +1,7 @@
 /** A chat under another policy: the prompts of each call as they were and as they would have been, side by side. */
 import { note } from "./address.js";
 import { ask, bodyAt, fetchBodies, known } from "./api.js";
-import { counted, fill, h, number } from "./dom.js";
+import { counted, fill, h, number, scrolled, tableHead } from "./dom.js";
 
 const CALLS_MAX = 60;
 const LINES_MAX = 40;
@@ -65,8 +65,7 @@ class Replay {
       calls.length > shown.length ? ` · the last ${number(shown.length)} calls are listed` : "");
     const row = (one) => h("tr", { "aria-selected": one.version === this.call }, h("td", {}, h("span", {}, h("button", { type: "button", onclick: async () => { await this.load(this.policy, one.version); note(this.context.address()); this.view.scrollTop = 0; } }, `@${one.version}`))),
       [one.tokens_then, one.tokens_now].map((value) => h("td", { class: "number" }, number(value))));
-    return fill(this.calls, h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Call", "Tokens then", "Under the policy"].map((name, at) => h("th", { scope: "col", class: at ? "number" : "" }, name)))),
-      h("tbody", {}, shown.map(row)))));
+    return fill(this.calls, scrolled(tableHead(["Call", ["Tokens then", "number"], ["Under the policy", "number"]]), h("tbody", {}, shown.map(row))));
   }
 
   /** Show both prompts of a call; the first item that differs is marked, for a cache holds only what is before it. */

@@ -1,7 +1,7 @@
 /** Where something was said, in all contexts. */
 import { contextAddress, short } from "./address.js";
 import { ask } from "./api.js";
-import { h, merged, named, number, refill } from "./dom.js";
+import { h, merged, named, number, refill, scrolled, tableHead } from "./dom.js";
 
 const HITS_MAX = 100;
 
@@ -9,7 +9,7 @@ export async function screen(place) {
   const words = place.query.q ?? "";
   const said = h("span", { class: "dim" });
   const body = h("tbody");
-  const table = h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ["Where", "Kind", "Text"].map((name) => h("th", { scope: "col", class: name === "Kind" ? "roomy" : undefined }, name)))), body));
+  const table = scrolled(tableHead(["Where", ["Kind", "roomy"], "Text"]), body);
   const none = h("p", { class: "empty" }, `${words ? "Nothing was found. " : ""}All words must be in one item; begin* finds the beginning of a word.`);
   async function load() {
     const hits = words ? await ask("search", { q: words, limit: HITS_MAX }) : [];

@@ -1,7 +1,7 @@
 /** Tokens and costs by day and model; and the calls that wait for a person. */
 import { contextAddress } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { ago, fill, h, merged, number, refill, time, withCommands } from "./dom.js";
+import { ago, fill, h, merged, number, refill, scrolled, tableHead, time, withCommands } from "./dom.js";
 
 export async function screen(place) {
   return place.screen === "approvals" ? approvals() : usage(place);
@@ -9,12 +9,10 @@ export async function screen(place) {
 
 async function usage() {
   const sums = [["counted_in", "input tokens"], ["counted_out", "output tokens"], ["counted_cached", "of them cached"]];
-  const heads = ["Day", "Agent", "Model"];
   const numbers = ["About", "In", "Out", "Cached", "Cost, $"];
   const said = h("div", { class: "sums" });
   const body = h("tbody");
-  const table = h("div", { class: "scroll" }, h("table", {},
-    h("thead", {}, h("tr", {}, heads.map((name) => h("th", { scope: "col" }, name)), numbers.map((name) => h("th", { scope: "col", class: "number" }, name)))), body));
+  const table = scrolled(tableHead(["Day", "Agent", "Model", ...numbers.map((name) => [name, "number"])]), body);
   const none = h("p", { class: "empty" }, "No message was recorded yet.");
   async function load() {
     const rows = await ask("usage", { by: "day,agent,model" });

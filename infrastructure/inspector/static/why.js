@@ -1,8 +1,8 @@
 /** Why an item is in a context, or not: the events that brought and removed it, and what led to them; and finding items. */
-import { short } from "./address.js";
+import { eventLink, short } from "./address.js";
 import { ask } from "./api.js";
 import { fill, h, named, number, time } from "./dom.js";
-import { eventLink, pair } from "./details.js";
+import { pair } from "./details.js";
 import { isThere } from "./feed.js";
 
 const HOW = {

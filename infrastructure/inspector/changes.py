@@ -24,7 +24,7 @@ from ..store import Store
 from ..views.contexts import ChatItemView, view_at
 from ..views.differences import changes_between
 from ..views.shapes import Entry, Shape
-from .item_answers import body_shape, with_origin
+from .item_answers import body_shape, side_shape, with_origin
 from .jobs import Action, Jobs
 from .parameters import Parameters
 
@@ -99,7 +99,7 @@ def _previewed(
 
 def _side(store: Store, view: ChatItemView, entries: Sequence[Entry], base: Segment | None) -> Shape:
     """Return a side with what it added and removed since the base."""
-    about = {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
+    about = side_shape(view, entries)
     if base is None:
         return {**about, "added": None, "removed": None}
     changes = changes_between(ChatItemView(store.log, _chat(store, base.stream), base.version).entries(), entries)

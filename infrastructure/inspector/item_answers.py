@@ -223,8 +223,8 @@ def diff_answer(store: Store, given: Parameters) -> Shape:
     olds, news = before.entries(), after.entries()
     changes = changes_between(olds, news)
     return {
-        "before": _side(before, olds),
-        "after": _side(after, news),
+        "before": side_shape(before, olds),
+        "after": side_shape(after, news),
         "tokens": after.tokens - before.tokens,
         "added": [_whole(store.log, entry) for entry in changes.added],
         "removed": [_whole(store.log, entry) for entry in changes.removed],
@@ -253,7 +253,8 @@ def _whole(log: Log, entry: Entry) -> Shape:
     return {**shape, "body": text[:BODY_MAX], "cut": max(0, len(text) - BODY_MAX)}
 
 
-def _side(view: ItemView, entries: Sequence[Entry]) -> Shape:
+def side_shape(view: ItemView, entries: Sequence[Entry]) -> Shape:
+    """Return one side of a comparison: a context at a version, with the numbers of its items and tokens."""
     return {"context": view.stream, "version": view.version, "items": len(entries), "tokens": view.tokens}
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from ...domain.concurrency.known_types import known
-from ...domain.errors import InvalidInputError, NotFoundError
+from ...domain.errors import InvalidInputError, NotFoundError, first_named
 from ...domain.messages import kind_of, message_to_dict
 from ...domain.trajectory.nodes import COMPUTATION, parse_node_name
 from ...domain.trajectory.rounds import RoundChange, RoundNode, RoundRecord, checked_round, export_round
@@ -254,7 +254,8 @@ def _read_graph(held: Any, run_id: int, sub_id: int) -> tuple[RoundRecord, list[
     if foreign:
         if not own:
             raise InvalidInputError(f"it holds no node of round {run_id}, but some of others: its name is wrong")
-        notes.append(f"{len(foreign)} nodes of other rounds were left out: {_some_of(foreign)}")
+        left_out = first_named(sorted(foreign), NAMES_NOTED_MAX)
+        notes.append(f"{len(foreign)} nodes of other rounds were left out: {left_out}")
     made = [_plain_node(node, notes) if header is None else _our_node(node) for node in own]
     types = {node.name: node.type for node in made}
     kept = [edge for edge in edges if not {str(edge.get("source")), str(edge.get("target"))} & foreign]
@@ -362,11 +363,6 @@ def _edges(held: Mapping[str, Any], types: Mapping[str, str]) -> list[Trajectory
         return [TrajectoryEdge(source, target, edge_type(one, *ends)) for one in given]
     except InvalidInputError as error:
         raise InvalidInputError(f"the edge from {source!r} to {target!r}: {error}") from error
-
-
-def _some_of(names: set[str]) -> str:
-    first = sorted(names)[:NAMES_NOTED_MAX]
-    return ", ".join(first) + (", ..." if len(names) > len(first) else "")
 
 
 def _ends(record: RoundRecord) -> frozenset[str]:

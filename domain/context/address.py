@@ -26,6 +26,11 @@ class Reference(NamedTuple):
     is_range: bool = False
 
     @property
+    def moment(self) -> str | None:
+        """The first moment, which is the only one unless this is a range; None if there is none."""
+        return self.moments[0] if self.moments else None
+
+    @property
     def ends(self) -> tuple[str, str | None]:
         """Both ends of a range: without the first, it begins before the first event; without the last, it ends now."""
         first, last = self.moments

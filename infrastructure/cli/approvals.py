@@ -26,12 +26,8 @@ call = args.argument(
     callback=args.required_text,
     shell_complete=offered_items,
 )
-by = click.option(
-    "--by",
-    metavar="NAME",
-    required=True,
-    callback=args.required_text,
-    help="The name of the person who decides; it is the actor of the event.",
+by = args.text(
+    "--by", metavar="NAME", required=True, help="The name of the person who decides; it is the actor of the event."
 )
 SHAPE = """
     CALL is the call id that `refold approvals` prints, or the id of the call's item.

@@ -148,13 +148,13 @@ def flag(*names: str, help: str) -> Callable[[Command], Command]:
 
 
 def text(*names: str, metavar: str, help: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return the decorator for an option that is a text, if it is given."""
+    """Return the decorator for an option that is a text; without `required` it may be left out."""
     return click.option(*names, metavar=metavar, callback=optional_text, help=help, **settings)
 
 
-def number(*names: str, help: str, **settings: Any) -> Callable[[Command], Command]:
-    """Return the decorator for an option that is a number N of 1 or more."""
-    return click.option(*names, metavar="N", type=click.IntRange(min=1), help=help, **settings)
+def number(*names: str, help: str, least: int = 1, **settings: Any) -> Callable[[Command], Command]:
+    """Return the decorator for an option that is a whole number N, `least` or more."""
+    return click.option(*names, metavar="N", type=click.IntRange(min=least), help=help, **settings)
 
 
 database = click.option(

@@ -27,7 +27,6 @@ from .render import cut, is_cut_short, json_text, one_line, paged, print_json_li
 
 PLACES_SHOWN_MAX = 10
 LINES_AT_ONCE = 512
-NUMBER = click.IntRange(min=0)
 # The old value is cut to this width, to leave room on the line for the new one.
 OLD_WIDTH = 40
 # For these attributes the whole event is described.
@@ -101,19 +100,9 @@ def _subject(ctx: click.Context, param: click.Parameter, value: str) -> Referenc
 @args.after_option("the changes")
 @args.text("--session", "session_id", metavar="S", help="The session of the node, if several have such a node.")
 @args.text("--user", "user_id", metavar="U", help="The user of the session.")
-@click.option(
-    "--round",
-    "run_id",
-    metavar="N",
-    type=NUMBER,
-    help="The round of the node, from 0; for a query, an action or a state.",
-)
-@click.option(
-    "--sub",
-    "sub_id",
-    metavar="N",
-    type=NUMBER,
-    help="The agent of the node, 0 for the main one; for a query, an action or a state.",
+@args.number("--round", "run_id", least=0, help="The round of the node, from 0; for a query, an action or a state.")
+@args.number(
+    "--sub", "sub_id", least=0, help="The agent of the node, 0 for the main one; for a query, an action or a state."
 )
 @args.answer_options
 @paged

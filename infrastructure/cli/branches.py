@@ -56,20 +56,19 @@ def fork(
         raise args.usage_error("--turns and --brief exclude each other")
     if task and not brief:
         raise args.usage_error("--task goes with --brief")
-    moment = next(iter(reference.moments), None)
     with args.changing() as store:
         stream = args.stream_of(store, reference.context, FORKED)
         kind, _ = split_stream_id(stream)
         new = args.id_of_new(kind, new, f"a fork of a {kind}")
         if stream.startswith("chat:"):
-            view = args.chat_at(args.chat_in(store, stream), moment)
+            view = args.chat_at(args.chat_in(store, stream), reference.moment)
             child = _forked(view, new, turns=turns, brief=brief, task=task, agent=agent)
             how = "filtered" if turns else "brief" if brief else "full"
             _report_fork(child, stream, view.version, how, child.recorded_items().totals)
             return
         if turns or brief or agent:
             raise args.usage_error(f"--turns, --brief and --agent go with chats, and this is {stream}")
-        past = past_container(container_in(store, stream), moment)
+        past = past_container(container_in(store, stream), reference.moment)
         branch = past.branch(context_id=new)
         _report_fork(branch, stream, past.version, "full", total_of(branch.shown_state.items.values()))
 
@@ -105,12 +104,16 @@ def _explain_chat(target: ChatContext, merged: list[Merged], conflicts: list[Con
     if not merged:
         _note_nothing_new(target.stream_id)
     for one in conflicts:
-        what, other = WHAT[one.kind], "theirs" if one.kept == "ours" else "ours"
-        note(f"both sides changed {what}: {one.kept} kept (--on-conflict {other} would keep the others)")
+        _note_conflict(WHAT[one.kind], one.kept, "the others")
     for merge in merged:
         if merge.evicted:
             stays = f"{counted(count_of(merge.evicted), 'item')} evicted there ({places_of(merge.evicted)})"
             note(f"still here: {stays}; `refold evict` lets go of them here, too")
+
+
+def _note_conflict(what: str, kept: str, left: str) -> None:
+    other = "theirs" if kept == "ours" else "ours"
+    note(f"both sides changed {what}: {kept} kept (--on-conflict {other} would keep {left})")
 
 
 def _note_nothing_new(stream: str) -> None:
@@ -142,8 +145,7 @@ def merge_containers(target: Container[Any], source: Container[Any], *, rule: st
     if not merged:
         _note_nothing_new(target.stream_id)
     for one in conflicts:
-        other = "theirs" if one.kept == "ours" else "ours"
-        note(f"both sides changed {one.id!r}: {one.kept} kept (--on-conflict {other} would have kept the other)")
+        _note_conflict(repr(one.id), one.kept, "the other")
 
 
 @click.command("merge")
@@ -193,7 +195,6 @@ def merge(
         raise args.usage_error("--on-conflict and --instructions go with --how full")
     if how == "full" and agent_id:
         raise args.usage_error("--agent-id goes with --how result")
-    moment = next(iter(reference.moments), None)
     with args.changing() as store:
         source = args.stream_of(store, reference.context, MERGED)
         kind, _ = split_stream_id(source)
@@ -201,7 +202,7 @@ def merge(
         if source == target:
             raise InvalidInputError(f"{target} cannot be merged into itself: name two contexts")
         if kind == "chat":
-            chat, view = args.chat_in(store, target), args.chat_at(args.chat_in(store, source), moment)
+            chat, view = args.chat_in(store, target), args.chat_at(args.chat_in(store, source), reference.moment)
             before = chat.version
             if how == "result":
                 asyncio.run(chat.merge_result(view, agent_id=agent_id))
@@ -213,5 +214,5 @@ def merge(
             raise args.usage_error(
                 f"--how result and --instructions go with chats, --on-conflict with chats and pools: this is {source}"
             )
-        past = past_container(container_in(store, source), moment)
+        past = past_container(container_in(store, source), reference.moment)
         merge_containers(container_in(store, target), past, rule=rule or "newest")

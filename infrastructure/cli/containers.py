@@ -331,13 +331,7 @@ queue = args.group(
     shell_complete=offered_items,
 )
 @content("CONTENT")
-@click.option(
-    "--description",
-    metavar="TEXT",
-    callback=args.required_text,
-    required=True,
-    help="The description of the item, by which it is chosen.",
-)
+@args.text("--description", metavar="TEXT", required=True, help="The description of the item, by which it is chosen.")
 @is_json("CONTENT")
 @create
 @limit

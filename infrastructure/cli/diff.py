@@ -72,7 +72,7 @@ def _two_sides(references: tuple[Reference, ...]) -> tuple[tuple[str, str | None
         start, end = reference.ends
         return (reference.context, start), (reference.context, end)
     if len(references) == 2 and not any(reference.is_range for reference in references):
-        first, second = ((one.context, next(iter(one.moments), None)) for one in references)
+        first, second = ((one.context, one.moment) for one in references)
         return first, second
     raise args.usage_error("give CTX@A..B, or CTX@A and OTHER@B")
 

@@ -10,7 +10,7 @@ from ...domain.context.description import counted, joined
 from ...domain.spans import Ref
 from ...domain.trajectory.trajectory import Trajectory
 from ..views.contexts import RunView
-from .args import address, answer_options, argument, flag, note_form, reading, required_text, text
+from .args import address, answer_options, argument, flag, note_form, number, reading, required_text, text
 from .lines import print_head
 from .render import (
     aligned,
@@ -33,7 +33,6 @@ POINTER = "*"
 BELOW = " " * 6
 # With less room beside the nodes, the ends of their edges stand below them.
 ENDS_WIDTH_MIN = 32
-NUMBER = click.IntRange(min=0)
 
 
 def print_graph(view: RunView, graph: Trajectory) -> None:
@@ -96,8 +95,8 @@ def _ends(graph: Trajectory) -> Iterator[list[str]]:
     callback=required_text,
 )
 @text("--user", metavar="U", help="The user of the session, if several users have one of that name.")
-@click.option("--round", "number", metavar="N", type=NUMBER, help="The round, from 0.  [default: the newest]")
-@click.option("--sub", metavar="N", type=NUMBER, help="The agent; 0 is the main one.  [default: 0]")
+@number("--round", least=0, help="The round, from 0.  [default: the newest]")
+@number("--sub", least=0, help="The agent; 0 is the main one.  [default: 0]")
 @click.option(
     "--at",
     "moment",
@@ -124,7 +123,7 @@ def _ends(graph: Trajectory) -> Iterator[list[str]]:
 def command(
     session: str,
     user: str | None,
-    number: int | None,
+    round: int | None,
     sub: int | None,
     moment: str | None,
     form: str,
@@ -141,7 +140,7 @@ def command(
     With --as json, or --json: node-link JSON, as networkx reads it: {directed, multigraph, graph: {root, initial,
     pointers}, nodes: [{id, node_type, run_id, description, ...}], edges: [{source, target, edge_type, relationship}]}.
     """
-    streams, moment = wanted_runs(RunAddress(session, user, number, sub, moment))
+    streams, moment = wanted_runs(RunAddress(session, user, round, sub, moment))
     with reading() as store:
         view = run_at(store, streams, moment)
         graph = view.run.graph(trimmed=active)

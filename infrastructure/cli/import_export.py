@@ -18,7 +18,7 @@ import msgspec
 from ...domain.chat.view import ChatView
 from ...domain.context.address import Reference
 from ...domain.context.description import counted, joined
-from ...domain.errors import InvalidInputError
+from ...domain.errors import InvalidInputError, first_named
 from ...domain.log.memory_log import MemoryLog
 from ..databases import location_of
 from ..exchange import ExportReport, TakenIn, copy_store, export_events, take_in_events
@@ -80,17 +80,17 @@ def take_in(store: Store, path: Path, shown: str, checked: Mapping[str, int] | N
             done = take_in_checked(store.log, path, checked, progress=progress)
         else:
             done = take_in_events(store.log, path, progress=progress)
-    click.echo(f"{shown}: {_events_summary(done)}, from {one_line(str(path))}")
-
-
-def _events_summary(done: TakenIn) -> str:
+    contexts = counted(done.added + done.extended + done.unchanged, "context")
     written = f"; {counted(done.events, 'event')}" if done.events else ""
-    return f"{counted(done.added + done.extended + done.unchanged, 'context')}{_outcomes(done)}{written}"
+    click.echo(f"{shown}: {contexts}{_outcomes(done)}{written}, from {one_line(str(path))}")
 
 
 def _outcomes(done: TakenIn | ImportReport) -> str:
-    """Return how many there are of each outcome, behind a colon; nothing if there are none at all."""
-    counts = {"added": done.added, "extended": done.extended, "unchanged": done.unchanged}
+    return _listed_counts({"added": done.added, "extended": done.extended, "unchanged": done.unchanged})
+
+
+def _listed_counts(counts: Mapping[str, int]) -> str:
+    """Return the number of each outcome, behind a colon; empty if there is no outcome at all."""
     listed = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
     return f": {listed}" if listed else ""
 
@@ -202,11 +202,10 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
     for report in reports:
         if report.reason:
             note(f"thread {one_line(report.thread)}: {one_line(report.reason)}")
-    outcomes = ("added", "extended", "unchanged", "refused")
-    counts = {outcome: sum(report.outcome == outcome for report in reports) for outcome in outcomes}
-    listed = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.items() if count)
+    counts = Counter(report.outcome for report in reports)
+    listed = _listed_counts({outcome: counts[outcome] for outcome in ("added", "extended", "unchanged", "refused")})
     saved = counted(sum(report.checkpoints for report in reports), "checkpoint")
-    click.echo(f"{args.shown(args.given_database())}: {counted(len(reports), 'thread')}: {listed}; {saved}")
+    click.echo(f"{args.shown(args.given_database())}: {counted(len(reports), 'thread')}{listed}; {saved}")
     if dry_run:
         note("nothing is copied yet: leave --dry-run out")
     if counts["refused"]:
@@ -227,7 +226,7 @@ def _import(store: Store, runs: Sequence[Run], user: str | None, as_runs: bool) 
 def _summary(report: ImportReport, words: tuple[str, str]) -> str:
     whole, part = words
     ids = [one.id for one in report.contexts if one.outcome != "unchanged"]
-    written = f"; {counted(report.messages, 'message')} as {counted(report.items, part)} in {_listed(ids)}"
+    written = f"; {counted(report.messages, 'message')} as {counted(report.items, part)} in {_named(ids)}"
     contexts = f"{counted(len(report.contexts), whole)}{_outcomes(report)}"
     return f"{args.shown(args.given_database())}: {contexts}{written if ids else ''}"
 
@@ -330,7 +329,7 @@ def _note_lost(form: str, lost: dict[str, tuple[str, ...]]) -> None:
 
 def _chat_at(store: Store, reference: Reference) -> ChatView[Any]:
     stream = args.stream_of(store, reference.context, ("chat",))
-    view = view_of(store, stream, reference.moments[0] if reference.moments else None)
+    view = view_of(store, stream, reference.moment)
     assert isinstance(view, ChatItemView), "the stream is that of a chat"
     return view.chat
 
@@ -355,7 +354,7 @@ def _file_for(path: Path) -> Iterator[Path]:
 
 def _summary_of_export(report: ExportReport) -> str:
     if report.along:
-        note(f"{_listed(report.along)} came along: the others name them")
+        note(f"{_named(report.along)} came along: the others name them")
     return f"{counted(report.streams, 'context')}, {counted(report.events, 'event')}"
 
 
@@ -412,6 +411,5 @@ def copy(source: str, target: str, move: bool, lag: float) -> None:
     click.echo(f"{args.shown(source)} to {args.shown(target)}: {events}; they are equal{moved}")
 
 
-def _listed(streams: Sequence[str]) -> str:
-    more = len(streams) - NAMED_MAX
-    return joined([*map(one_line, streams[:NAMED_MAX]), *([f"and {more:,} more"] if more > 0 else [])])
+def _named(streams: Sequence[str]) -> str:
+    return first_named([one_line(stream) for stream in streams], NAMED_MAX)

@@ -38,8 +38,8 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool) -> N
     """
     found = location_of(given_database())
     is_on_server = found.startswith("postgresql://")
-    for option in ["--citus"] * citus + ["--roles"] * (roles is not None):
-        if not is_on_server:
+    for option, is_given in (("--citus", citus), ("--roles", roles is not None)):
+        if is_given and not is_on_server:
             raise usage_error(f"{option} needs a database at postgresql://...")
     keys = given_keys()
     if no_encrypt and keys is None:

@@ -59,6 +59,7 @@ ANSWER_INDENT = 2
 PAIR_STYLES = ("yellow", "cyan", "magenta")
 MARKS = {"+": "green", "-": "red", "<": "yellow", ">": "yellow", "=": "dim"}
 COLUMNS = 5
+SPEAKER_WIDTH, SPEAKER_WIDTH_MAX = 9, 24
 # With less room for the summary, an event takes two lines.
 SUMMARY_WIDTH_MIN = 20
 ACTOR_WIDTH = 16
@@ -117,9 +118,6 @@ def body_of(item: Item) -> str:
 def text_with_role(item: Item) -> str:
     """Return the text of an item; that of a message begins with its role, which the type of the event does not show."""
     return chats.text_with_role(item) if isinstance(item, ChatItemEvent) else body_of(item)
-
-
-SPEAKER_WIDTH, SPEAKER_WIDTH_MAX = 9, 24
 
 
 class Row(NamedTuple):
@@ -210,7 +208,7 @@ def view_in(
         NotFoundError: there is no such context, version or name.
         InvalidInputError: several contexts match, or the context is of another kind.
     """
-    return view_of(store, stream_of(store, reference.context, kinds), next(iter(reference.moments), moment))
+    return view_of(store, stream_of(store, reference.context, kinds), reference.moment or moment)
 
 
 def item_view_in(store: Store, reference: Reference, moment: str | None, kind: str) -> ItemView:

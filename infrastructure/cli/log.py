@@ -164,7 +164,7 @@ def command(
         return
     with args.reading() as store:
         readable = Readable(store.log)
-        wanted = _EventFilter(store, types, who, after, without)
+        wanted = _EventFilter(store, types, without, who, after)
         stream = None if reference is None else args.stream_of(store, reference.context)
         events = (
             _last_events(store, readable, reference, wanted, tail)
@@ -225,9 +225,9 @@ class _EventFilter:
     """Whether an event is to be listed."""
 
     def __init__(
-        self, store: Store, types: tuple[str, ...], who: str | None, after: str | None, without: tuple[str, ...] = ()
+        self, store: Store, types: tuple[str, ...], without: tuple[str, ...], who: str | None, after: str | None
     ) -> None:
-        self.is_later, self._types, self._who, self._without = IsAfter(store, after), types, who, without
+        self.is_later, self._types, self._without, self._who = IsAfter(store, after), types, without, who
         self.after = self.is_later.position
 
     def __call__(self, event: RecordedEvent) -> bool:
@@ -301,8 +301,8 @@ def _range_of(store: Store, reference: Reference) -> Range:
     if reference.is_range:
         after, until = (view_of(store, stream, moment).version for moment in reference.ends)
         return Range(stream, after, until)
-    if reference.moments:
-        return Range(stream, 0, view_of(store, stream, reference.moments[0]).version)
+    if reference.moment:
+        return Range(stream, 0, view_of(store, stream, reference.moment).version)
     # Its first event need not be read, which may be damaged.
     return Range(stream, 0, store.log.head(stream))
 

@@ -67,7 +67,7 @@ def projection_progress(doing: str, form: str = "auto") -> Iterator[Report]:
             "plain": _Lines(doing, REAL_SYSTEM),
             "json": _JsonLines(doing, REAL_SYSTEM),
         }
-        yield reports.get(form, _ignore)
+        yield reports.get(form, lambda progress: None)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -82,10 +82,6 @@ def projection_progress(doing: str, form: str = "auto") -> Iterator[Report]:
             bar.update(task, description=about, completed=progress.done, total=progress.total, pace=_pace(progress))
 
         yield tell
-
-
-def _ignore(progress: RebuildProgress) -> None:
-    """Report nothing."""
 
 
 class _Lines:

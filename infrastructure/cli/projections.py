@@ -199,7 +199,8 @@ def rebuilding_workers(store: Store, number: int | None, dask: str | None) -> It
         with _dask_client(dask) as client:
             yield client.get_executor(), sum(client.nthreads().values()) or None
         return
-    number = _default_number(store) if number is None else number
+    if number is None:
+        number = (os.cpu_count() or 1) if store.now().events >= SHARED_EVENTS_MIN else 1
     if number == 1:
         yield None, None
         return
@@ -207,10 +208,6 @@ def rebuilding_workers(store: Store, number: int | None, dask: str | None) -> It
     spawning = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(number, mp_context=spawning, initializer=_leave_interrupts_to_parent) as executor:
         yield executor, number
-
-
-def _default_number(store: Store) -> int:
-    return (os.cpu_count() or 1) if store.now().events >= SHARED_EVENTS_MIN else 1
 
 
 def _leave_interrupts_to_parent() -> None:

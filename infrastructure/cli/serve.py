@@ -22,7 +22,7 @@ import click
 from ...domain.errors import InvalidInputError, RefoldError
 from ..frameworks.extras import PAGE_MISSING
 from ..store import Store
-from .args import database, flag, given_database, keeping, optional_text, shown, summed_up, usage_error
+from .args import database, flag, given_database, keeping, shown, summed_up, text, usage_error
 from .program import INTERRUPTED
 from .progress import ASKING, end_in_time, set_at_end
 
@@ -79,9 +79,7 @@ def ui(port: int | None, host: str, write: bool, no_open: bool) -> None:
 )
 @click.option("--host", metavar="H", default=LOOPBACK, show_default=True, help="With --http: the address to listen at.")
 @flag("--write", help="Offer the tools that append, fork, merge, evict and restore.")
-@click.option(
-    "--actor", metavar="A", callback=optional_text, default=ACTOR, show_default=True, help="The actor, for the log."
-)
+@text("--actor", metavar="A", default=ACTOR, show_default=True, help="The actor, for the log.")
 @database
 def mcp(http: bool, port: int | None, host: str, write: bool, actor: str) -> None:
     """

@@ -119,7 +119,7 @@ def check() -> int:
 
 
 @click.command("accept")
-@click.option("--reason", metavar="TEXT", required=True, callback=args.required_text, help="Why; the witness keeps it.")
+@args.text("--reason", metavar="TEXT", required=True, help="Why; the witness keeps it.")
 @args.actor
 @args.database
 def accept(reason: str) -> None:

@@ -294,5 +294,5 @@ def _of_context(store: Store, name: str, given: Mapping[str, str]) -> Asked:
         first, last = reference.ends
         return "diff", {"before": f"{context}@{first}", "after": f"{context}@{last}" if last else context}
     question = TABS.get(given.get("tab", ""), "graph" if split_stream_id(context)[0] == "run" else "view")
-    moment = reference.moments[0] if reference.moments and question in ("view", "left", "graph") else ""
-    return question, {**given, "context": context, "version": moment}
+    moment = reference.moment if question in ("view", "left", "graph") else None
+    return question, {**given, "context": context, "version": moment or ""}

@@ -316,7 +316,7 @@ def view_at(store: Store, address: str) -> ItemView | RunView:
         NotFoundError: there is no such context, version or name.
     """
     found = parse_moment(address)
-    return view_of(store, stream_named(store.log, found.context), next(iter(found.moments), None))
+    return view_of(store, stream_named(store.log, found.context), found.moment)
 
 
 def view_of(store: Store, stream: str, moment: str | None) -> ItemView | RunView:

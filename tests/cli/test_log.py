@@ -159,7 +159,7 @@ def test_the_last_events_of_slices_that_are_side_by_side() -> None:
             for number, at in enumerate(some, 1)
         ]
         tail, who = drawn.randrange(1, 9), drawn.choice([None, "a"])
-        wanted = list_module._EventFilter(store, (), who, None)
+        wanted = list_module._EventFilter(store, (), (), who, None)
         end = Moment.of({lane: len(some) for lane, some in times.items() if some})
         found = list_module._last_of_log(Slices(events), end, wanted, tail)  # type: ignore[arg-type]
 

@@ -290,7 +290,7 @@ def _chat_at(store: Store, address: str) -> ChatView[Any]:
     found = parse_moment(address)
     chat = _chat(store, found.context)
     # Without a moment it is the chat itself: so a call that comes again is the same one, whatever was added since.
-    return chat.at(found.moments[0]) if found.moments else chat
+    return chat.at(found.moment) if found.moment else chat
 
 
 def _expected(given: Parameters) -> int | None:

@@ -10,9 +10,9 @@ __all__ = ["main"]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `refold` with these arguments, by default those of the process, and return its exit code."""
     try:
-        # It takes a while until all is imported, and Ctrl-C ends the program then as it does later.
+        # The imports take a while, and Ctrl-C ends the program meanwhile as it does later.
         from .program import run
     except KeyboardInterrupt:
-        # INTERRUPTED of `program`, which is not there yet.
+        # The value of INTERRUPTED in `program`, which is not imported yet.
         return 130
     return run(arguments)

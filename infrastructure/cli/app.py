@@ -26,7 +26,7 @@ Own = tuple[Projection, ...]
 
 def _own(ctx: click.Context, param: click.Parameter, value: str | None) -> Own:
     if ctx.resilient_parsing:
-        # A shell completes a word; nothing of the user's program runs for that.
+        # No code of the user runs while a shell completes a word.
         return ()
     named, folder = optional_text(ctx, param, value), Path.cwd()
     if named is None:

@@ -75,7 +75,7 @@ def _cells(waiting: PendingApproval, now: float) -> tuple[str, ...]:
 
 
 def _decide(context: str, call_id: str, by: str, decide: Callable[[Approvals], Approval]) -> None:
-    """Make a decision, and print what it is now."""
+    """Record a decision, and print the state of the call."""
     with args.changing(by) as store:
         chat = args.opened(store, context)
         before = chat.version

@@ -51,7 +51,7 @@ KEYS_HELP = "The master keys of a store that has keys.  [default: REFOLD_KEY_FIL
 DATABASE_HELP = "The database: a file, or postgresql://...  [default: REFOLD_DB, else ./refold.db]"
 # The kinds of contexts that have commands of their own.
 COMMANDED = ("queue", "pool", "memory")
-# Names of contexts that an error offers in the place of one that there is not.
+# Names of contexts that an error offers if there is no context of the given name.
 BEGUN_NAMED = 3
 BARE_POSITION = re.compile(r"[0-9.]+")
 IN_SLICE = re.compile(r"pos:[0-9]+\.[0-9]+")
@@ -59,25 +59,25 @@ FOLDING_EVERY_SECONDS = 3.0
 
 
 def usage_error(fault: str) -> click.UsageError:
-    """Return the error that the running command was called wrongly; its message names the help of this command."""
+    """Return the error for a wrong call of the running command; its message names the help of the command."""
     return click.UsageError(fault, click.get_current_context())
 
 
 def moment_twice(named: str) -> click.UsageError:
-    """Return the error that a moment is given both with the name of a context, which the help calls so, and --at."""
+    """Return the error for a moment that is given twice; `named` is what the help calls the context, such as CTX."""
     return usage_error(f"the moment is given twice: in {named}@V and with --at")
 
 
 def checked_text(value: str) -> str:
     """Return a text from the command line; refuse bytes that are not Unicode, which no log can store."""
-    # In a locale without UTF-8, Python has surrogates in the places of other bytes than those of ASCII.
+    # In a locale without UTF-8, Python puts a surrogate in the place of each byte that is not ASCII.
     with suppress(UnicodeError):
         value = os.fsencode(value).decode()
     return path_text(value)
 
 
 def path_text(value: str) -> str:
-    """Return a path, or another location, as it came: Python finds a file by that text alone."""
+    """Check a path or a URL, and return it unchanged: Python finds a file by the unchanged text only."""
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -106,9 +106,9 @@ def optional_path(ctx: click.Context, param: click.Parameter, value: str | None)
 
 def _note(ctx: click.Context, param: click.Parameter, value: Any) -> None:
     """
-    Note an option for the functions that need it, so that no command has to pass it on.
+    Keep an option for the functions that need it, so that no command has to pass it on.
 
-    The notes of a group hold for the command behind it, as in `refold approvals --json approve`.
+    An option of a group also holds for the command after it, as in `refold approvals --json approve`.
     """
     if value:
         ctx.meta[f"{NOTED}{param.name}"] = value
@@ -123,7 +123,7 @@ def _note_actor(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 
 def note_form(ctx: click.Context, param: click.Parameter, value: str) -> str:
-    """Take the value `json` of an option as `--json`."""
+    """Treat the value `json` of an option as `--json`."""
     if value == "json":
         ctx.meta[JSON] = True
     return value
@@ -181,12 +181,12 @@ def as_json(command: Command) -> Command:
 
 
 def answer_options(command: Command) -> Command:
-    """Give a command the options of all that answer about a database: `--db`, `--json` and `--jsonl`."""
+    """Give a command the options of each command that reads a database: `--db`, `--json` and `--jsonl`."""
     return database(as_json(command))
 
 
 def change_options(command: Command) -> Command:
-    """Give a command the options of all that change something: those, and `--actor`."""
+    """Give a command the options of each command that changes something: `answer_options`, and `--actor`."""
     return actor(answer_options(command))
 
 
@@ -196,7 +196,7 @@ def shown(location: str) -> str:
 
 
 def given_database(context: click.Context | None = None) -> str:
-    """Return the location of the database that the command was called for; a completion has a `context` of its own."""
+    """Return the location of the database of the running command; a completion passes its own `context`."""
     found = context or click.get_current_context()
     return found.meta.get(f"{NOTED}location") or found.find_root().params.get("db") or DEFAULT_DATABASE
 
@@ -207,7 +207,7 @@ def given_actor() -> str:
 
 
 def opening_options() -> dict[str, Any]:
-    """Return how the program is to open a store, besides its location."""
+    """Return the arguments of `open_store` besides the location."""
     context = click.get_current_context(silent=True)
     witness = None if context is None else context.find_root().params.get("witness")
     return {"witness": witness, "keys": given_keys(), "encrypt": None}
@@ -264,7 +264,7 @@ def keeping_if_possible(own: Iterable[Projection]) -> Iterator[Store]:
 
 
 class _Folding:
-    """Says on stderr, every few seconds, how far a question is that must fold events first."""
+    """Reports on stderr, every few seconds, how many of the events that a question must fold first are folded."""
 
     def __init__(self) -> None:
         self._printed_at = REAL_SYSTEM.monotonic()
@@ -279,7 +279,7 @@ class _Folding:
 
 @contextmanager
 def _in_use(store: Store, own: Iterable[Projection]) -> Iterator[None]:
-    """Add projections to a store; then print a note if the output was made without events that could not be folded."""
+    """Add projections to a store; at the end, print a note if the output lacks events that could not be folded."""
     store.on_folding(_Folding())
     for projection in own:
         store.add_projection(projection)
@@ -304,9 +304,9 @@ def summed_up(read: Callable[[Store], T]) -> T:
             return read(store)
     except StorageError as error:
         if isinstance(error, LogWentBackError):
-            # The answer below has no trace of what is lost.
+            # Nothing in the answer below shows that events are lost.
             note(str(error))
-        # The database is read-only, locked or full, or lost events: the rows are made in memory, from the whole log.
+        # The database is read-only, locked or full, or lost events: the rows are made in memory from the whole log.
         with reading() as store:
             return read(store)
 
@@ -328,7 +328,7 @@ def address(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 
 
 def note_slices(*moments: str | None) -> None:
-    """Print a note on stderr about moments of a whole store that are positions of events on PostgreSQL."""
+    """Print a note about each moment of the store that is a position on PostgreSQL, which is of one slice only."""
     for moment in moments:
         if moment is not None and IN_SLICE.fullmatch(moment):
             left_out = "what lies in other slices is left out; a time or a name is a moment of all"
@@ -349,7 +349,7 @@ def position(ctx: click.Context, param: click.Parameter, value: str | None) -> s
 
 
 def after_option(what: str) -> Callable[[Command], Command]:
-    """Give a command `--after`: only what comes after a moment of the store is listed."""
+    """Return the decorator for `--after`, which limits a list to `what` came after a moment of the store."""
     said = f"Only {what} after this moment of the store: a position, a time, or a name that `refold moments` lists."
     return click.option("--after", metavar="X", callback=position, help=said)
 
@@ -370,7 +370,7 @@ def references(ctx: click.Context, param: click.Parameter, values: tuple[str, ..
 
 
 def require_one_moment(reference: Reference, moment: str | None, named: str) -> None:
-    """Require that the moment of a context, which the help calls so, is not given with its name and with --at."""
+    """Require that a moment is not given both with the context and with --at; `named` is as in `moment_twice`."""
     if moment and reference.moments:
         raise moment_twice(named)
 
@@ -396,10 +396,10 @@ def new_id(ctx: click.Context, param: click.Parameter, value: str) -> str:
 
 def id_of_new(kind: str, name: str, what: str) -> str:
     """
-    Return the id of a new context of a kind, `what`; its name may begin with this kind.
+    Return the id of a new context of a kind; its name may begin with the kind. The error calls the context `what`.
 
     Raises:
-        UsageError: the name begins with another one.
+        UsageError: the name begins with another kind.
     """
     said, _, context_id = name.partition(":")
     if said in KINDS and said != kind:
@@ -428,7 +428,7 @@ def stream_of(store: Store, name: str, kinds: tuple[str, ...] = KINDS) -> str:
 
 @contextmanager
 def _names_offered(store: Store) -> Iterator[None]:
-    """Let an error about a context that is not there say which ones may be meant."""
+    """Add to the error for a missing context the names of contexts that may be meant."""
     try:
         yield
     except ContextNotFoundError as error:
@@ -436,10 +436,10 @@ def _names_offered(store: Store) -> Iterator[None]:
         others = streams_named(store.log, name, tuple(kind for kind in KINDS if kind not in kinds))
         if others:
             raise InvalidInputError(_another_kind(others[0], kinds)) from error
-        # The id of a thread of LangGraph may have a slash, which the id of its chat has in another form.
+        # The id of a thread of LangGraph may have a slash, which is encoded in the id of its chat.
         names = dict.fromkeys((name, name.replace("/", "%2F")))
         begun = chain.from_iterable(names_begun(store.log, one, kinds, limit=BEGUN_NAMED) for one in names)
-        # A stream whose events are lost is still there by its name.
+        # A stream whose events are lost is still found by its name.
         found = list(islice(begun, BEGUN_NAMED)) or names_alike(store.log, name, kinds, BEGUN_NAMED)
         near = [quote(one) for one in found if one != name]
         raise ContextNotFoundError(name, error.kinds, near=near) from error

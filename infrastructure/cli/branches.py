@@ -185,7 +185,8 @@ def merge(
     """
     Take what FROM has, or had at V, and INTO never had. FROM stays as it is, and nothing is taken twice.
 
-    Both are chats, or queues, or pools. What was removed from the pool FROM since both were the same leaves INTO, too.
+    Both are chats, or queues, or pools. Items that were removed from the pool FROM since both were the same leave INTO,
+    too.
 
     With --json: {context, kind, version, source: {context, version}, how, items, tokens, conflicts: [{kind, rule,
     kept}]}; items counts what was taken; kind is config, summary or item, kept is ours or theirs. Queues and pools have

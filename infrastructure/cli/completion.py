@@ -42,7 +42,7 @@ EVENTS_READ_MAX = 1_000
 CONTEXT_ARGUMENTS = ("context", "reference", "subject", "name")
 # Where bash divides a word, it replaces only the part behind the last colon, or from the last @ on.
 BREAKS = {":": 1, "@": 0}
-# Bash puts what it is offered into the line as it is, and runs a `$(command)` in it: names come from strangers, too.
+# Bash inserts an offered word as it is, and would run a `$(command)` in it: names may come from strangers.
 PLAIN = re.compile(r"[\w@%+=:,./-]+")
 
 
@@ -66,7 +66,7 @@ class Bash(BashComplete):
         return words[1:], incomplete
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """Return what is offered, without names in which bash or a terminal may read a sign otherwise."""
+        """Return the completions, without names that have a character with a meaning to bash or to a terminal."""
         found = super().get_completions(args, incomplete)
         return [one for one in found if one.type != "plain" or PLAIN.fullmatch(one.value)]
 
@@ -79,7 +79,7 @@ add_completion_class(Bash)
 
 
 def named_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the contexts that a word may mean, or behind `@` the moments of its context."""
+    """Return the contexts that begin with a word, or after an `@` the moments of the context before it."""
     name, at, moment = incomplete.partition("@")
     first, dots, begun = moment.rpartition("..")
 
@@ -92,12 +92,12 @@ def named_contexts(ctx: click.Context, param: click.Parameter, incomplete: str) 
 
 
 def offered_moments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the moments that a word may mean, of the context that stands before it."""
+    """Return the moments that begin with a word, of the context that the words before it name."""
     return _names_offered(ctx, lambda store: _moments(store, _context_of(ctx), incomplete))
 
 
 def offered_items(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the ids of items that a word may mean, of the context that stands before it."""
+    """Return the ids of items that begin with a word, of the context that the words before it name."""
     return _names_offered(ctx, lambda store: _begun(_items(_last_events(store, _context_of(ctx))), incomplete))
 
 
@@ -110,7 +110,7 @@ def _names_offered(ctx: click.Context, offered: Callable[[Store], Iterator[str]]
 
 
 def _context_of(ctx: click.Context) -> str:
-    """Return the context that the words before this one name; empty if there is none."""
+    """Return the context that the words before the incomplete one name; empty if there is none."""
     given = [value for name, value in ctx.params.items() if name in CONTEXT_ARGUMENTS and value]
     # Before an option without its value click does not assign the words to arguments.
     found = next(iter([*given, *ctx.args]), "")

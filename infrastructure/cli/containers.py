@@ -1,8 +1,8 @@
 """
 `refold queue` and `refold pool`: showing and changing them.
 
-Contents are never made instances of their classes here: these classes belong to programs that the command line does not
-load. So a change is sent to the container as a command, and the hooks of the container's own methods are not called.
+The classes of contents belong to programs that the command line does not load, so contents stay plain data here. A
+change is sent to the container as a command, and the hooks of the container's methods are not called.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ POOL_SHOW_HELP = """
 
 
 class _WithoutHooks(Change):
-    """A change without hooks: no hook is called before or after it."""
+    """A change that calls no hooks."""
 
     def __init__(self, prepare: Callable[[ContainerState], Command]) -> None:
         self._prepare = prepare
@@ -129,7 +129,7 @@ def named_shapes(items: Iterable[Held], stream: str) -> list[dict[str, Any]]:
 
 
 def room_note(evicted: Sized) -> str:
-    """Return what the line about a change adds for items that left to make room."""
+    """Return the end of the sentence about a change, which counts the items that left to make room."""
     return f"; {counted(len(evicted), 'item')} left to make room" if evicted else ""
 
 
@@ -160,7 +160,7 @@ def container_for(store: Store, name: str, kind: str, *, create: bool, limit: in
 
 
 def add_to(store: Store, name: str, kind: str, item: ContextItem[Any], *, create: bool, limit: int | None) -> None:
-    """Add an item to a queue or a pool, and print the result; one that is new is made with it, or not at all."""
+    """Add an item to a queue or a pool, and print the result; a new one is opened in the same transaction."""
     is_new = create and not streams_named(store.log, name, (kind,))
     with store.transaction() if is_new else nullcontext():
         container = container_for(store, name, kind, create=create, limit=limit)

@@ -46,7 +46,7 @@ NUMBERS = (2, 3, 4)
 USAGE_HEADINGS = ("ABOUT", "IN", "OUT", "CACHED", "COST")
 # In US dollars: less would look like nothing.
 COST_SHOWN_MIN = Decimal("0.0001")
-# A name in the table of usage stays readable beside long numbers.
+# Names in the table of usage keep this width beside long numbers, so that they stay readable.
 NAME_WIDTH_MIN = 5
 DAY_WIDTH = len("2026-11-21")
 
@@ -93,7 +93,7 @@ def _print_contexts(rows: Sequence[CatalogueRow], wanted: Mapping[str, str | Non
 
 def _print_table(rows: Sequence[CatalogueRow]) -> None:
     table = _table(rows, date_and_age)
-    # Where the dates leave no room for the rest, how long ago it was is enough.
+    # If the dates leave too little room, the table has only how long ago the changes were.
     if is_too_wide(aligned(table)):
         table = _table(rows, relative)
     print_table(table, right=NUMBERS)
@@ -185,7 +185,7 @@ def _print_usage(rows: Sequence[UsageSum], by: Sequence[str]) -> None:
     ]
     names = [[name.upper() for name in by], *names, *(["ALL", *[""] * (len(by) - 1)] for _ in totals)]
     right = range(len(by), len(by) + len(USAGE_HEADINGS))
-    # Numbers stay whole, where even short names leave no room.
+    # Numbers are not cut, even if they do not fit beside short names.
     print_table([(*some, *them) for some, them in zip(names, counts, strict=True)], right=right, is_cut=False)
 
 

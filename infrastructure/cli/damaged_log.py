@@ -127,7 +127,7 @@ class Readable:
 
 
 class IsAfter:
-    """Whether an event comes after a moment of a store, None for all; those up to `position` need not be read."""
+    """Whether an event comes after a moment, or any if it is None; events up to `position` need not be read."""
 
     def __init__(self, store: Store, moment: str | None) -> None:
         found = BEGINNING if moment is None else store.at(moment).moment
@@ -147,7 +147,7 @@ def rows_of(projections: Sequence[Projection]) -> Iterator[list[list[Any]]]:
     Yield the rows of projections; if events cannot be read, the rows that are made from the others.
 
     Raises:
-        LeftOutError: events cannot be read; raised behind the block.
+        LeftOutError: events cannot be read; raised after the block.
     """
     try:
         rows = summed_up(lambda store: [store.rows(one.name) for one in projections])

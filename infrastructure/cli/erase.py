@@ -1,4 +1,4 @@
-"""`refold erase`, `refold hold`, `refold archive` and `refold retain`: forget, keep, put away, forget in time."""
+"""`refold erase`, `hold`, `archive` and `retain`: erase texts, keep them from it, archive them, apply policies."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .render import note, one_line, print_json, print_json_list, print_table, pr
 
 WHY = text("--why", metavar="TEXT", help="The reason, which is recorded.")
 SAY_WHY = "say why: --why TEXT"
-# The reason where nothing is recorded, and none was given.
+# The reason of a dry run without --why; nothing is recorded.
 ONLY_LISTED = "only listed"
 FOR_GOOD = flag("--for-good", help="Erase it; without, only what would be erased is listed.")
 
@@ -63,7 +63,7 @@ def erase(
         found = summed_up(lambda store: store.erase(**wanted))
     else:
         with changing() as store, ExitStack() as stack:
-            # Before anything is erased: there is one receipt of an erasure, and no other way to it.
+            # Opened before anything is erased: the receipt cannot be made a second time.
             file = None if receipt is None else stack.enter_context(writing_file(receipt, store.log))
             found = store.erase(**wanted, dry_run=False, signer=signer)
             if file is not None:
@@ -140,12 +140,12 @@ def hold(context: str | None, why: str | None, is_release: bool) -> None:
 
 
 def _print_by_context(found: Mapping[str, str], what: str, nothing: str) -> None:
-    """Print what is known of each context."""
+    """Print a value for each context, as a table or as JSON; `what` names the value."""
     if prints_json():
         print_json_list({"context": context, what: known} for context, known in found.items())
     elif found:
         rows = [("CONTEXT", what.upper()), *((one_line(one), one_line(known)) for one, known in found.items())]
-        # Paths are shown whole: one that is cut does not lead to the file.
+        # Paths are not cut: a part of one does not lead to the file.
         print_table(rows, is_cut=what != "file")
     else:
         note(nothing)
@@ -163,8 +163,8 @@ def archive(file: Path | None, contexts: tuple[str, ...], idle: str | None, why:
     """
     Put the texts of contexts into a file, from which `refold unarchive` brings them back; or list where they are.
 
-    `[archived]` stands in their places. Name the contexts, or take with --idle all that are cold. Of an encrypted
-    store, the file is encrypted.
+    `[archived]` stands in their places. Name the contexts, or take with --idle all that are cold. The file of an
+    encrypted store is encrypted.
 
     With --json: what was archived as `store.archive()` returns it; without FILE an array of {context, file}.
     """

@@ -1,4 +1,4 @@
-"""Transcripts become contexts (`import`), contexts become files (`export`), a store goes elsewhere (`copy`)."""
+"""`refold import` reads transcripts, `refold export` writes contexts into files, `refold copy` copies a store."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OWN_FORMAT = "refold"
 STDOUT = Path("-")
 HEADER = b'{"refold":'
 NAMED_MAX = 5
-# The numbers in what a document lacks, as `id of 2 items` and `2 handoffs`.
+# The counts in the names of what a document lacks, such as `id of 2 items` and `2 handoffs`.
 COUNTS = re.compile(r" of [0-9,]+ items?$|^[0-9,]+ |(?<=[a-z])s$")
 
 
@@ -194,7 +194,7 @@ def _import_threads(source: str, prefix: str, allowed: Sequence[str], dry_run: b
         from ..frameworks.langgraph.migration import import_threads, require_threads
     except ImportError as error:
         raise InvalidInputError('it needs LangGraph: pip install "refold[langgraph]"') from error
-    # Neither a dry run makes a database, nor a source that cannot be read.
+    # Checked first: a source that cannot be read makes no database, nor does a dry run.
     require_threads(source, allowed=allowed)
     target = ":memory:" if dry_run and _is_missing() else None
     with args.writing(target) as store, progress_bar("importing") as progress:
@@ -268,8 +268,8 @@ def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str
     a whole: where the export fails, it stays as it was. Its folder must be there.
 
     With --as each chat is a document on a line of its own: a trajectory (atif), GenAI messages of OpenTelemetry (otel),
-    turns of ShareGPT (sharegpt), items of the Responses API (responses), or Gemini contents (gemini). What such a
-    document has no place for is named on stderr.
+    turns of ShareGPT (sharegpt), items of the Responses API (responses), or Gemini contents (gemini). A note on stderr
+    names all that such a document has no place for.
     """
     if form is not None:
         _check_form(contexts, parquet)
@@ -336,7 +336,7 @@ def _chat_at(store: Store, reference: Reference) -> ChatView[Any]:
 
 @contextmanager
 def _file_for(path: Path) -> Iterator[Path]:
-    """Yield the file to write. That for stdout is printed at the end, so that half of an export is never printed."""
+    """Yield the file to write; for stdout a temporary one, which is printed at the end if the export is whole."""
     if path != STDOUT:
         yield path
         return
@@ -344,7 +344,7 @@ def _file_for(path: Path) -> Iterator[Path]:
         file = Path(folder, "export")
         yield file
         if sys.stdout.isatty():
-            # Another program gets the bytes as they are; a terminal would obey some of them.
+            # Another program gets the bytes as they are; some of them would control a terminal.
             with file.open(encoding="utf-8", errors="backslashreplace", newline="\n") as lines:
                 sys.stdout.writelines(map(safe_json, lines))
             return

@@ -53,7 +53,7 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool) -> N
         if reopen and hasattr(stored, "reopen"):
             stored.reopen()
         if found != ":memory:" and not is_on_server:
-            # A file that nobody may write is opened all the same, for reading, and an older one stays as it is.
+            # A write-protected file is opened for reading only, and keeps older tables as they are.
             from ..log.sqlite.schema import bring_forward
 
             bring_forward(stored.database)
@@ -64,7 +64,7 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool) -> N
             tables = PostgresProjectionStore(stored)
             if citus:
                 tables.distribute()
-            # The rows of an encrypted store are in pages, whose table exists once it was opened.
+            # The rows of an encrypted store are in pages; opening the store has made their table.
             tables.prepare(PROJECTIONS if isinstance(rows, PostgresProjectionStore) else ())
             if roles is not None:
                 from ..log.postgres.roles import make_roles

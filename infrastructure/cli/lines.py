@@ -299,7 +299,7 @@ def _rows(shown: PrintedVersion, ids: bool) -> list[Row]:
     for index, entry in enumerate(shown.entries):
         call = pairs.call_of.get(index)
         body = _body(shown, _named_as_called(entry, None if call is None else items[call]))
-        # Directly under the only call of an answer, an output needs no name of its call.
+        # Directly below the only call of an answer, an output need not name its call.
         is_alone = call == index - 1 and not isinstance(items[max(0, index - 2)], FunctionCalled)
         if call is not None and not (is_alone or (call == index - 1 and index == 1)):
             body = f"{shown.entries[call].place} {body}"

@@ -71,7 +71,7 @@ def _print_block(block: Sequence[Line]) -> None:
     width = max(display_width(lanes) for lanes, _ in block) + 2
     is_narrow = is_too_wide(lines)
     for (lanes, place, time, said), line in zip(rows, lines, strict=True):
-        # Two lines where one is too short: lanes and place, and below them the rest, beside the lanes that go on.
+        # If one line is too narrow: lanes and place, and below them the rest, beside the lanes that continue.
         shown = fitted(f"{lanes:{width}}{place}") if is_narrow else line
         click.echo(lanes.replace("*", paint("*", "yellow")) + shown[len(lanes) :])
         if is_narrow:
@@ -173,7 +173,7 @@ def command(
         )
         if follow:
             events = filter(wanted, _followed(store, readable, events, stream, wanted.after))
-        # No log has so many events that a larger number would mean more.
+        # `islice` takes no larger number, and no log has so many events.
         shown = islice(events, limit and min(limit, sys.maxsize))
         if not prints_json():
             is_any = print_events(_with_call_versions(shown), 1 if follow else PAGE_EVENTS)
@@ -303,7 +303,7 @@ def _range_of(store: Store, reference: Reference) -> Range:
         return Range(stream, after, until)
     if reference.moment:
         return Range(stream, 0, view_of(store, stream, reference.moment).version)
-    # Its first event need not be read, which may be damaged.
+    # The first event, which may be damaged, need not be read.
     return Range(stream, 0, store.log.head(stream))
 
 

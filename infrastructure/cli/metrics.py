@@ -35,10 +35,10 @@ Failing = Callable[[], Mapping[str, str]]
 # Whether each job that a worker does beside projections failed the last time.
 Jobs = Mapping[str, bool]
 NO_JOBS: Jobs = MappingProxyType({})
-# A client takes a silent server for a missing one and gives no reason: Prometheus does so after ten seconds.
+# To a client, a silent server is down for no given reason: to Prometheus after ten seconds.
 ANSWER_SECONDS_MAX = 5.0
 T = TypeVar("T")
-# More digits are no port, and Python makes no number of thousands of them.
+# A port has at most five digits, and Python refuses to convert thousands of digits.
 _PORT = re.compile("[0-9]{1,5}")
 
 
@@ -62,7 +62,7 @@ def page_of(
     """
     try:
         events, _ = _in_time(lambda: (store.now().events, statuses_of(store, names)))
-        # All of it answers; but the rows of a large store may take longer to count.
+        # The store answers; counting the rows of a large store may take longer than the limit.
         found = statuses_of(store, names, count)
     except RefoldError:
         return _metric("refold_up", "gauge", "Whether the store answers.", [("", 0)])
@@ -116,11 +116,11 @@ def health_of(store: Store, names: Sequence[str], failing: Mapping[str, str]) ->
 
 def _in_time(ask: Callable[[], T]) -> T:
     """
-    Return the answer to a question, which is asked in a thread: who asks whether all is well waits only some seconds.
+    Return the answer to a question, which is asked in a thread, because a health check waits some seconds only.
 
     Raises:
-        StorageBusyError: there is none in time.
-        RefoldError: as the question.
+        StorageBusyError: there is no answer in time.
+        RefoldError: the question raised it.
     """
     answer: Promise[T] = Promise()
 
@@ -157,14 +157,14 @@ def _metric(name: str, kind: str, meaning: str, rows: Rows) -> str:
 
 
 class _Server(ThreadingHTTPServer):
-    """A server at an address of either family, to which a client that goes away is no fault."""
+    """A server at an address of IPv4 or IPv6 that reports no fault when a client disconnects."""
 
     def __init__(self, address: tuple[str, int], handler: Any) -> None:
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         super().__init__(address, handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing where the connection broke."""
+        """Report an error, unless the connection broke."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -207,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing: a scrape every few seconds is no news."""
+        """Log nothing: there is a scrape every few seconds."""
 
 
 @contextmanager

@@ -28,7 +28,7 @@ LINES_EVERY_SECONDS = 5.0
 OBJECTS_EVERY_SECONDS = 1.0
 FORMS = ("auto", "bar", "plain", "json", "none")
 ASKING = (signal.SIGINT, signal.SIGTERM)
-# So long after such a signal a server or a worker waits for the database.
+# The longest time for which a server or a worker waits for the database after such a signal.
 STOPPING_SECONDS_MAX = 10.0
 
 
@@ -152,8 +152,8 @@ def end_in_time(
     stop: threading.Event, over: threading.Event, say: Callable[[str], None], code: Callable[[], int] = lambda: 0
 ) -> None:
     """
-    End the process some time after `stop` is set, if it is not over: a database that is silent may hold it up. Its exit
-    code is then as if it had ended by itself.
+    End the process STOPPING_SECONDS_MAX after `stop` is set, unless `over` is set before: a silent database may hold it
+    up. `code` returns the exit code of the process, which is that of a normal end.
     """
     stop.wait()
     if not over.wait(STOPPING_SECONDS_MAX):

@@ -52,7 +52,7 @@ INDENT = 2
 LESS = "FRX"
 # A pager that would only pass the text on.
 NONE = ("", "cat")
-# Where the options of a command are noted that it does not pass on itself.
+# The prefix of options that `args` keeps in the context of click, so that commands need not pass them on.
 NOTED = "refold."
 JSON, JSON_LINES = f"{NOTED}json", f"{NOTED}jsonl"
 NOT_ASCII = re.compile("[^\x00-\x7e]")
@@ -138,7 +138,7 @@ def _beginning(text: str, width: int) -> str:
     beginning = text[:width]
     if beginning.isascii():
         return beginning
-    # Callers ask only where the whole of it does not fit.
+    # Callers call this only if the whole text does not fit.
     ends = accumulate(map(_columns, text))
     return text[: next(index for index, end in enumerate(ends) if end > width)]
 

@@ -100,9 +100,8 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     """
     Keep projections up to date, all or those named, until Ctrl-C or SIGTERM.
 
-    Answers then have little to catch up with. It may run beside any number of programs that write; of several that run,
-    one works on each projection, and another takes over within seconds where that one was killed. What it does is said
-    on stderr.
+    Answers then have little to catch up with. It may run beside any number of programs that write. If several run, one
+    of them works on each projection, and another one takes over within seconds after a kill. It reports on stderr.
     """
     began = REAL_SYSTEM.monotonic()
     with set_at_end() as over, keeping(own) as store, asked_to_stop() as stop, _warnings_printed():
@@ -148,7 +147,7 @@ def _keep(
     try:
         worker.run(stop)
     except Exception:
-        # It failed, and was not asked to stop: its error is waited for, however long the end takes.
+        # The worker failed by itself: the process ends with its error, however long that takes.
         over.set()
         raise
     finally:
@@ -217,6 +216,6 @@ def _warnings_printed() -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    # It goes on where nobody can read it: its log may be on a full disk, or its reader gone.
+    # The worker goes on if its output cannot be written: the disk may be full, or the reader gone.
     with suppress(OSError):
         click.echo(f"{clock(int(REAL_SYSTEM.now() * 1_000_000))}  {one_line(text)}", err=True)

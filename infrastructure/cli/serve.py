@@ -28,7 +28,7 @@ from .progress import ASKING, end_in_time, set_at_end
 
 LOOPBACK = "127.0.0.1"
 UI_PORT, MCP_PORT = 8421, 8422
-# An open page has an endless answer; the end of the program does not wait for it.
+# The endless answer that an open page reads does not hold up the end of the program.
 SERVER_SETTINGS: dict[str, Any] = {"log_level": "warning", "timeout_graceful_shutdown": 1, "server_header": False}
 ACTOR = "mcp"
 
@@ -110,12 +110,12 @@ def mcp(http: bool, port: int | None, host: str, write: bool, actor: str) -> Non
 
 
 class Ending(threading.Event):
-    """It is set when the program is asked to end; `code` is its exit code then, after Ctrl-C that of any command."""
+    """Set when the program is asked to end; `code` is its exit code, which is INTERRUPTED after Ctrl-C."""
 
     code = 0
 
     def ask(self, number: int) -> None:
-        """Ask it to end, by a signal."""
+        """Note that a signal asks the program to end."""
         if number == signal.SIGINT:
             self.code = INTERRUPTED
         self.set()
@@ -133,10 +133,10 @@ def _ending_in_time() -> Iterator[Ending]:
 
 @contextmanager
 def _noting_ctrl_c(asked: Ending) -> Iterator[None]:
-    """Ask the program to end at Ctrl-C, also while no server runs, as where the store is opened or closed."""
+    """Set `asked` at Ctrl-C, also while no server runs, as when the store is opened or closed."""
     before = signal.getsignal(signal.SIGINT)
     if not callable(before):
-        # It is ignored, as in a job in the background.
+        # Ctrl-C is ignored, as in a job in the background.
         yield
         return
 
@@ -152,15 +152,15 @@ def _noting_ctrl_c(asked: Ending) -> Iterator[None]:
 
 
 def _say(text: str) -> None:
-    # Its log may be on a full disk.
+    # The disk of the log may be full.
     with suppress(OSError):
         click.echo(text, err=True)
 
 
 def _closing_at_a_signal(store: Store, asked: Ending, serve: Callable[[], None]) -> None:
     """
-    Let Ctrl-C and SIGTERM close the store and end the process while it serves: the package waits for its next line,
-    whatever is raised. A second signal leaves the store as a kill does.
+    Call `serve`; Ctrl-C and SIGTERM close the store and end the process meanwhile, because the package of MCP waits for
+    its next line, whatever is raised. A second signal leaves the store as a kill does.
     """
     numbers: list[int] = []
 
@@ -177,7 +177,7 @@ def _closing_at_a_signal(store: Store, asked: Ending, serve: Callable[[], None])
         numbers.append(number)
         asked.ask(number)
 
-    # It waits for the signal: when it comes, the process may have no more threads.
+    # Started before the signal comes: at that time the process may get no more threads.
     threading.Thread(target=close, name="refold-close", daemon=True).start()
     before = {number: signal.signal(number, ending) for number in ASKING}
     try:
@@ -185,8 +185,8 @@ def _closing_at_a_signal(store: Store, asked: Ending, serve: Callable[[], None])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-        # When stdin has ended the client waits until the process has, too. A signal within this call would wait for it
-        # without an end, if its handler still made the same call.
+        # After the end of stdin the client waits for the end of the process. The handlers were set back before, because
+        # a signal within this call would make the same call, and wait for it for ever.
         asked.set()
 
 
@@ -232,7 +232,7 @@ def serving(serve: Callable[[Store], None], *, write: bool) -> None:
         with keeping() as store:
             serve(store)
     else:
-        # The rows of projections that are stored already, so that a large store is answered from at once.
+        # With the stored rows of projections, so that a large store answers at once.
         summed_up(serve)
 
 

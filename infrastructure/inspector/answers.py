@@ -60,7 +60,7 @@ _counts: Final[WeakKeyDictionary[Store, RowCounts]] = WeakKeyDictionary()
 
 
 def meta(store: Store, start: str) -> Shape:
-    """Return what the page needs to know at its start, and what is asked for with answers that may be kept."""
+    """Return what the page needs at its start; `cache` goes into the address of each answer that may be kept."""
     now = store.now()
     return {
         "events": now.events,
@@ -114,8 +114,8 @@ def context_answer(store: Store, given: Parameters) -> Shape:
 
     If there are more than INTERVALS_MAX, they are those of the window around `version`; `sums` has what came and left
     in all versions. If the context is damaged, these are the versions before the damage, and `damage` says what is
-    wrong; also if another one is, and no intervals can be made for this one. If it is archived, `archive` is the file
-    that has its texts.
+    wrong. `damage` is also set if another context is damaged, so that there are no intervals for this one. If the
+    context is archived, `archive` is the file that has its texts.
 
     Raises:
         DamagedError: none of its versions can be read.
@@ -280,7 +280,7 @@ def nodes_answer(store: Store, given: Parameters) -> Shape:
 
 def _runner(store: Store) -> ProjectionRunner:
     """
-    Return what has the rows of projections, for questions that the store itself has not.
+    Return the runner, which has the rows of projections, for questions that the store has no method for.
 
     Raises:
         NotAllowedError: the present actor may not search the store.

@@ -57,7 +57,7 @@ from .questions import ACTIONS, ENDING, QUESTIONS, Question, openapi, question_o
 
 STATIC = Path(__file__).parent / "static"
 PAGE = STATIC / "index.html"
-# Such an answer never changes, and belongs to who asked: an app around this one may ask for a password.
+# For an answer that never changes. It is private, because an app around this one may ask for a password.
 FOR_EVER = "private, max-age=31536000, immutable"
 BODY_MAX = 1 << 20
 
@@ -74,8 +74,9 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-# The first one that fits; all others are faults of the store. Where the database or a key is away, or the database is
-# at its limit or lacks a right, nothing is wrong with what is stored, and the same question may be answered later.
+# The first class that fits counts; all other errors are faults of the store (500). With 503 nothing is wrong with the
+# stored data, and the same question may be answered later: the database or a key is away, a limit is reached, or a
+# right is missing.
 STATUS = {
     NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400, LimitExceededError: 400, RefusedError: 409,
     ConcurrencyError: 409, LogWentBackError: 500, MissingTableError: 500, StorageError: 503,
@@ -88,7 +89,7 @@ class Settings(NamedTuple):
     """
     A served store: the token of changes, a text that is new at each start, and what hides texts.
 
-    Answers that never change are kept by the browser for this start only: another store may be served here later. And
+    The browser keeps answers that never change for this start only, because another store may be served here later; and
     only until something is erased, which changes them after all.
     """
 
@@ -182,7 +183,7 @@ async def _page(version: str, request: Request) -> Response:
 
 async def _meta(settings: Settings, request: Request) -> Response:
     answer = await run_in_threadpool(meta, settings.store, settings.start)
-    # The token is no text of the store: a hook that hides what looks like a key would take it from the page.
+    # The token is not hidden: a hook that hides keys might take it for one.
     shown = settings.hide({**answer, "store": settings.name})
     return _plain({**shown, "token": settings.token, "cache": answer["cache"]})
 
@@ -194,9 +195,9 @@ async def _answer(settings: Settings, question: Question, request: Request) -> R
 
 async def _answered(settings: Settings, question: Question, given: Parameters, request: Request) -> Response:
     answer = await run_in_threadpool(question.answer, settings.store, given)
-    # An answer that only some may see is kept nowhere, nor one without events that may still come.
+    # The browser keeps no answer that only some actors may see, and none that lacks events which may still come.
     is_whole = gate_of(settings.store.log) is None and len(answer) >= len(given.refs)
-    # Under an address without this text, it would be the answer about another store that is served here later.
+    # Without this text in its address, the answer would also be that of another store that is served here later.
     is_of_start = request.query_params.get("start", "").startswith(f"{settings.start}.")
     return _json(settings, answer, cached=question.is_lasting(given) and is_whole and is_of_start)
 
@@ -227,7 +228,7 @@ async def _change(settings: Settings, change: Action, request: Request) -> Respo
     body = b""
     async for part in request.stream():
         body += part
-        # No more of it is taken in: it may have no end.
+        # The rest is not read: it may have no end.
         if len(body) > BODY_MAX:
             return refused(413, f"the request has more than {BODY_MAX:,} bytes")
     try:

@@ -29,7 +29,7 @@ from .jobs import Action, Jobs
 from .parameters import Parameters
 
 ACTOR = "inspector"
-# An item is told apart from others by its beginning.
+# The beginning of a text is enough to know an item by.
 BODY_MAX = 400
 ITEMS_MAX = 100
 CONFLICT = "ours, theirs or newest: which side wins where both changed the same; ours if it is left out"

@@ -112,13 +112,13 @@ def body_shape(recorded: RecordedEvent, most: int | None) -> Shape:
         "body": text[:most],
         "cut": max(0, len(text) - most) if most else 0,
         "thoughts": thoughts[:most],
-        # An entry that only its source understands: what it is called there.
+        # The name of an entry that only its source understands.
         "apart": apart,
         "call_id": getattr(item, "call_id", None),
         "name": getattr(item, "name", None),
         "happened_at": happened,
         "usage": _usage_of(item),
-        # A message that was written piece by piece: here is its beginning, and `pieces` has the rest.
+        # Whether this is the beginning of a message that was written piece by piece; `pieces` has the rest.
         "grows": getattr(item, "incomplete", None) == UNFINISHED,
     }
 

@@ -71,8 +71,8 @@ class Jobs:
     """
     The jobs of a served store: for each name the one that was started last.
 
-    `folding` is how far a question has come that folds events for the first time: how many of how many; None if there
-    was none. A listener that was there before is still called.
+    `folding` is the progress of a question that must fold events first: how many of how many; None if there was none. A
+    listener that the store had before is still called.
     """
 
     def __init__(self, store: Store) -> None:
@@ -128,7 +128,7 @@ class Jobs:
         before = self._jobs.get(job.name)
         if before is not None and before.state == "running":
             raise InvalidInputError(f"a {before.kind} of {job.name} is running: wait for its end, or cancel it")
-        # It may fail. What the thread changes waits for the end of this.
+        # This may fail, so it comes first. The thread cannot change the job before the lock is free.
         thread.start()
         self._jobs[job.name] = job
         self._count(job)
@@ -145,10 +145,10 @@ class Jobs:
 
     def require_admin(self) -> None:
         """
-        Return if the present actor may see jobs, whose reports have rows of all contexts, and stop them.
+        Require that the present actor may see jobs, whose reports have rows of all contexts, and stop them.
 
         Raises:
-            NotAllowedError: no.
+            NotAllowedError: the actor may not.
         """
         if (gate := gate_of(self.store.log)) is not None:
             gate.require("admin", None)
@@ -194,9 +194,9 @@ class Jobs:
 
 class Action(NamedTuple):
     """
-    Something that the page has done: what does it, a line about it, and its fields, each with a line about it.
+    An action that the page asks for: its function, a line about it, and its fields, each with a line about it.
 
-    It gets the jobs of the store, which have the store; it `needs_token` if it changes the store.
+    The function gets the jobs of the store, which have the store. An action that changes the store `needs_token`.
     """
 
     make: Callable[[Jobs, Parameters], Shape]
@@ -250,7 +250,7 @@ def _outcome(report: RebuildReport) -> Result:
 
 def _verify(jobs: Jobs, given: Parameters) -> Shape:
     def work(progress: Progress, stop: Stop) -> Result:
-        # The other cores of the machine are for those who write.
+        # The other cores of the machine are left to writers.
         report = jobs.store.verify(progress=progress, stop=stop, processes=1)
         return report.is_done, _verified(report)
 

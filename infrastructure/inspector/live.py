@@ -2,8 +2,8 @@
 News of a store for the page: a stream of server-sent events, one at most every tenth of a second.
 
 The id of an event is a moment of the log. A browser that connects again sends the last one, and gets the rest. Events
-of jobs have no id: each connection begins with the present state of all jobs. Nor have those that say how far a first
-question has folded the log, which takes seconds for millions of events.
+of jobs have no id, because each connection begins with the present state of all jobs. Events about a first question,
+which may fold millions of events for seconds, have none either.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..request_guard import refused
 from .jobs import Jobs
 
 PAUSE_SECONDS = 0.1
-# A line now and then shows both sides whether the other one is still there.
+# A line after so many quiet seconds shows each side that the other one is still there.
 BEAT_SECONDS = 15.0
 WAIT_SECONDS = 0.25
 PAGE_EVENTS = 2_048

@@ -54,7 +54,7 @@ def log_answer(store: Store, given: Parameters) -> Shape:
     context = given.text("context")
     if context is not None:
         return _log_of_context(store, stream_named(store.log, context), given, wanted, limit)
-    after, row = _from(store, given)
+    after, row = _beginning(store, given)
     lines, moment, scanned = _scanned(partial(_page, store), after, wanted, limit)
     return {"row": row, "events": lines, "next": str(moment), "total": store.now().events, "scanned": scanned}
 
@@ -164,7 +164,7 @@ def _call_of(event: RecordedEvent) -> Shape:
     return {"call_id": None, "call": None}
 
 
-def _from(store: Store, given: Parameters) -> tuple[Moment, int]:
+def _beginning(store: Store, given: Parameters) -> tuple[Moment, int]:
     """Return the moment from which a question reads, and the number of events before it."""
     after = given.text("after")
     if after is not None:
@@ -180,7 +180,7 @@ def _from(store: Store, given: Parameters) -> tuple[Moment, int]:
         row = min(row, store.now().events)
         return moment_of(row), row
     moment, count = _moment_near(store.rollup(), row)
-    # The rest of a block, so that the lines keep their numbers, and the last part of the log is not beyond its end.
+    # The rest of the block is read, so that lines keep their numbers, and the last lines are not behind the end.
     page = store.log.read_all(after=moment, limit=row - count, undecodable=True) if row > count else None
     return (moment, count) if page is None else (page.moment, count + len(page.events))
 
@@ -211,7 +211,7 @@ def _before(store: Store, text: str) -> tuple[Moment, int]:
         return moment_of(position.number - 1), position.number - 1
     recorded_at = _event_of(store, position).recorded_at
     moment, _ = _moment_behind(row for row in store.rollup() if row.last_at < recorded_at)
-    # However many events came side by side with it: those before it, slice by slice, are known no other way.
+    # The events before it in each slice are only found by reading, however many were recorded at about that time.
     while (page := store.log.read_all(after=moment, limit=SCANNED_AT_ONCE, undecodable=True)).events:
         place = next((at for at, one in enumerate(page.events) if one.position == position), None)
         if place is not None:

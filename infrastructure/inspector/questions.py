@@ -48,7 +48,7 @@ class Question(NamedTuple):
     lasting: tuple[str, ...] = ()
 
     def is_lasting(self, given: Parameters) -> bool:
-        """Return whether the answer never changes: it names the versions it is about, and has nothing of later ones."""
+        """Return whether the answer never changes: the question names versions, and later ones do not count."""
         return bool(self.lasting) and all(_names_version(given, name) for name in self.lasting)
 
 
@@ -56,7 +56,7 @@ def _names_version(given: Parameters, name: str) -> bool:
     if name == "ref":
         return bool(given.refs)
     _, at, version = str(given.by_name.get(name, "")).rpartition("@")
-    # A number alone is a version, or the place of an event; but the newest version of a context that is called so.
+    # A number alone is a version or a position; in one of SIDES it is the name of a context, whose version changes.
     return version.isdigit() and bool(at or name not in SIDES)
 
 
@@ -246,9 +246,9 @@ SCREENS = {
     "projections": "projections", "search": "search", "n": "nodes",
 }  # fmt: skip
 TABS = {"log": "log", "left": "left", "replay": "replay", "tokens": "context"}
-# The kinds of which /pools is the list; the page has the same in pools.js.
+# The kinds that /pools lists; the page has the same in home.js.
 POOLS = "pool,queue"
-# The page's names of parameters that the questions call otherwise.
+# Parameters whose names in addresses of the page differ from those in questions.
 RENAMED = {"ctx": "context", "call": "seen"}
 NODE = re.compile(r"(?P<name>.*\))(@\d+)?", re.DOTALL)
 Asked = tuple[str, dict[str, str]]

@@ -91,7 +91,7 @@ export function note(address, isStep = false) {
   else history.replaceState(null, "", address);
 }
 
-/** What an address shows, at whichever version: the screen, with the context or the node that it is of. */
+/** Return the subject of an address, which is the same at each version: the screen, and its context or node. */
 function subjectOf(address) {
   const { screen, context = "", node = "" } = here(new URL(address, location.origin));
   return [screen, short(context), node].join(" ");

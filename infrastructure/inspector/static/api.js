@@ -1,7 +1,7 @@
-/** Questions to the server. What names a version never changes, and is kept. */
+/** Questions to the server. An answer about a version never changes, and is kept. */
 
 export const ROOT = document.documentElement.dataset.root;
-// Its events say what was erased.
+// The stream whose events say what was erased.
 const ERASURES = "store:erasures";
 let meta = { token: null, cache: "" };
 
@@ -75,10 +75,10 @@ async function checkStart() {
 /** The state of the page after a question that has no answer: a database that is away is neither damage nor the end of the server. */
 export const stateAfter = ({ status }) => !status ? "stopped" : status === 500 ? "damaged" : "refused";
 
-// A fault of the news that comes so many milliseconds after another one is the same.
+// A fault of the news within so many milliseconds after another one is the same fault.
 const AGAIN = 5_000;
 const bodies = new Map();
-// The questions for those that are on their way, by origin.
+// The questions for the texts that are on their way, by origin.
 const coming = new Map();
 const BODIES_MAX = 5_000;
 // Texts that do not come in so many milliseconds are given up, so that they can be asked for again.
@@ -183,7 +183,7 @@ export function follow(after, { onNews, onState, onJob, onFolding }) {
         setTimeout(open, 2000);
       });
     };
-    // The server lost the thread, as after a restore of an older store: all is asked anew, and news go on from now.
+    // The server cannot go on from this moment, as after a restore of an older store: all is asked anew, and news begin now.
     const goOn = async () => {
       tell({ state: "reconnecting" });
       const now = await ask("meta").catch((error) => {

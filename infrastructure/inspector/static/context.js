@@ -35,7 +35,7 @@ class ContextScreen {
     // The words that were looked for, and the versions to which log and graph are narrowed.
     this.query = "";
     this.win = null;
-    // The last of the reader's steps: what an earlier one waited for comes too late.
+    // The number of the reader's last step; an answer that an earlier step waited for is ignored.
     this.step = 0;
     this.pins = [];
     this.pinsKnown = Promise.resolve();
@@ -46,13 +46,13 @@ class ContextScreen {
     // The graph of a run of this session, between the items and the details.
     this.beside = null;
     this.middle = h("button", { type: "button", class: "middle", hidden: true, "aria-pressed": false, title: `the graph of a run of this session, at the same time (${keyOf("m")})`, onclick: () => this.toggleGraph() }, "Graph");
-    // What is there, but was too much for one answer.
+    // The items that are in the view, but were too many for one answer.
     this.rest = h("div", { class: "rest", hidden: true });
     this.aside = this.details.element;
     this.splitter = new Splitter(this.aside);
     this.finder = h("input", { class: "finder", "aria-label": "Find an item of this context", placeholder: "Find an item, or why it is not here", title: `find (${keyOf("s")})`,
       onkeydown: (event) => { if (event.key === "Enter") this.find(this.finder.value.trim()); } });
-    // What is pressed stays while the words beside it change with each version that is written.
+    // A button that is being pressed stays while the words beside it change with each new version.
     this.past = h("span", { class: "words-alone" });
     this.banner = h("div", { class: "banner", hidden: true }, this.past, h("button", { type: "button", onclick: () => this.goLive() }, "Return to the newest"));
     this.about = h("span", { class: "words-alone" });
@@ -132,7 +132,7 @@ class ContextScreen {
     const { Beside } = await import("./beside.js");
     this.beside?.element.remove();
     this.beside = this.beside ? null : new Beside(this, this.runs);
-    // What an address names is no choice of the reader's.
+    // A run that the address names is not the reader's choice, which is kept.
     if (!query.run) kept.setItem(MIDDLE, this.beside ? "1" : "0");
     this.middle.setAttribute("aria-pressed", Boolean(this.beside));
     // Beside the others, which keep the focus.
@@ -192,7 +192,7 @@ class ContextScreen {
     if (!hasVersion(this.index, this.version)) await this.windows.go(this.version);
     if (step !== this.step) return true;
     this.chosen = this.placeOf(place.query.msg);
-    // What this window has not is looked for in all of them.
+    // An item that is not in this window is looked for in all versions.
     const isElsewhere = this.index.window && this.chosen === null;
     const { query } = this;
     this.query = this.finder.value = place.query.q ?? (isElsewhere ? place.query.msg : undefined) ?? "";
@@ -253,7 +253,7 @@ class ContextScreen {
     let version = Number(wanted);
     const step = ++this.step;
     try {
-      // What was typed is read by the server, as an address is.
+      // The server reads typed text as it reads an address.
       if (typeof wanted === "string") ({ version } = await ask("resolve", { context: this.stream, at: wanted }));
       if (step !== this.step) return;
     } catch (error) {

@@ -42,7 +42,7 @@ export class Details {
       pair("event", eventLink(`${stream}@${version}`, "as it is stored"))), ["queue", "pool"].includes(kind) ? this.holding() : null];
   }
 
-  /** What a queue or a pool holds of its limit at this version, and by what the others left it. */
+  /** Return how many items a queue or a pool holds at this version, its limit, and how the other items left it. */
   holding() {
     const { index: { items, window }, version, stream, kind } = this.screen;
     const places = items.v0.map((_, at) => at);
@@ -79,7 +79,7 @@ export class Details {
         pair("left by", items.how[at]), pair("because", items.reason[at]), pair("pinned", screen.isPinned(at) ? "yes" : null),
         pair("recorded", eventLink(ref))), items.v0[at] > screen.version ? h("p", {}, `It comes later, with @${items.v0[at]}.`) : null);
     const why = items.v0[at] > screen.version ? null : this.why(at);
-    // What looks the same stays while others write: what is pressed, what is selected, a text that was opened as a whole.
+    // Elements that look the same stay while others write, with a press, a selection, or a text that was opened as a whole.
     if (this.shown?.why !== why || this.shown.about.innerHTML !== about.innerHTML) {
       this.shown = { about, why, place: h("div"), text: null };
       fill(this.element, about, why, this.shown.place);
@@ -103,7 +103,7 @@ export class Details {
     pressed.remove();
   }
 
-  /** What can be done with an item. */
+  /** Return the buttons for an item. */
   menu(at) {
     const { screen } = this;
     const { items } = screen.index;

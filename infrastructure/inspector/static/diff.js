@@ -1,4 +1,4 @@
-/** What differs between two versions, of one context or of two: as one list, or side by side where there is room. */
+/** The differences between two versions, of one context or of two: as one list, or side by side where there is room. */
 import { contextAddress, eventLink, eventOf, nodeAddress, short } from "./address.js";
 import { ask, bodyAt, fetchBodies, known } from "./api.js";
 import { counted, fill, h, named, number, say, textOf } from "./dom.js";
@@ -95,7 +95,7 @@ function linesOf(found) {
   return lines;
 }
 
-/** What happened to an item, with its link; an item that moved is there twice, where it was and where it is. */
+/** Return the line above an item, with its change and its link; an item that moved is there twice, at its old and its new place. */
 function head(line, item) {
   const said = line.sort === "moved" ? line.to ? "moved here" : "moved away" : line.sort;
   const { stream, version } = eventOf(item.ref);

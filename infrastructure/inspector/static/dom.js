@@ -30,7 +30,7 @@ export const onFailure = (call) => { failed = call; };
 export function h(tag, props = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(props)) {
-    // A state that is said by an attribute is said where it is false, too.
+    // An attribute for a state is also set if the state is false.
     const isState = /^aria-(selected|pressed)$/.test(name);
     if (value === undefined || value === null || (value === false && !isState)) continue;
     if (name.startsWith("on")) made.addEventListener(name.slice(2), (event) => value(event)?.catch?.(failed));
@@ -72,7 +72,7 @@ export function refill(element, ...children) {
   made.forEach((one, at) => {
     const there = element.childNodes[at];
     if (there === one) return;
-    // One that has its turn later is moved on, and not replaced.
+    // A child that comes later in the list is moved, not replaced.
     if (!there || wanted.has(there)) element.insertBefore(one, there ?? null);
     else if (looksOf(there) !== looksOf(one)) there.replaceWith(one);
   });
@@ -138,7 +138,7 @@ export const ago = (at) => {
 /** Return a word for the command line of a shell, whatever is in it. */
 export const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
 
-/** What the browser keeps for the page, as its theme; where it may keep nothing, it is forgotten with the page. */
+/** The settings that the browser keeps, such as the theme; if it keeps nothing, they end with the page. */
 export const kept = (() => {
   try {
     return localStorage;
@@ -162,8 +162,8 @@ export function debounced(milliseconds, run) {
   };
 }
 
-// What takes long, as the usage of all contexts of a large store, rests so many times as long before it runs again; at
-// most so many times as long as others do.
+// A slow function, such as the usage of all contexts of a large store, rests RESTS times as long as it ran before it runs
+// again; at most RESTS_MAX times as long as other functions rest.
 const RESTS = 4;
 const RESTS_MAX = 10;
 

@@ -25,7 +25,7 @@ export class Feed {
   constructor(select) {
     this.select = select;
     this.pinned = () => false;
-    // The summaries that are opened, by their origins: places are others in a context that has grown.
+    // The summaries that are opened, by their origins: places change when a context grows.
     this.opened = new Set();
     this.folds = new Map();
     this.edits = new Set();
@@ -39,7 +39,7 @@ export class Feed {
     let frame = 0;
     const moved = () => { cancelAnimationFrame(frame); frame = requestAnimationFrame(() => this.draw()); };
     for (const event of ["scroll", "wheel", "touchmove"]) this.element.addEventListener(event, moved, { passive: true });
-    // What was brought into view stays there while texts come in, until the reader scrolls.
+    // An item that was brought into view stays there while texts come in, until the reader scrolls.
     for (const event of ["wheel", "touchmove", "keydown", "pointerdown"]) this.element.addEventListener(event, () => { this.held = null; }, { passive: true });
     this.element.addEventListener("keydown", (event) => this.key(event));
     this.observer = new ResizeObserver(moved);
@@ -229,7 +229,7 @@ export class Feed {
       if (await fetchBodies(this.missing)) this.draw();
       this.spacer.closest(".context")?.setAttribute("data-bodies", "there");
     } catch (error) {
-      // What cannot be fetched stays a placeholder; scrolling asks again.
+      // A text that cannot be fetched stays a placeholder; scrolling asks again.
       this.spacer.dataset.fault = error.message;
     }
   }

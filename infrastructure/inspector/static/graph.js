@@ -119,7 +119,7 @@ class Graph {
     return direction > 0 ? changes.find((one) => isLater(one)) : changes.findLast((one) => !isLater(one) && !isHere(one));
   }
 
-  /** What happened to the chosen node, asked for once; and how its values at a version follow from that. */
+  /** Return the changes of the chosen node, which are asked for once, with the functions of node.js for them. */
   historyOfChosen() {
     const { name, round, sub } = this.chosen;
     if (this.history?.name === name) return this.history.found;

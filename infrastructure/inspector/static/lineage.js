@@ -59,7 +59,7 @@ const cellsOf = (point) => [
   h("td", {}, named(wordsOf(point))), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)),
 ];
 
-/** What happened at a point; head, names and actor have places of their own. */
+/** Return the words about a point, without head, names and actor, which stand in other places. */
 function wordsOf({ kind, text, actor }) {
   const words = text.replace(/(^|, )head$/, "").replace(/(^|, )named .*$/, "");
   return (kind === "named" ? "named" : words).replace(` by ${actor}`, "");

@@ -7,7 +7,7 @@ const LINE = 28;
 // Browsers clamp an element's height near 16 million pixels: above this a scroll position is a share of the lines.
 const TALLEST = 8_000_000;
 const CHUNK = 100;
-// So many lines are above the one of a position.
+// The number of lines that are shown above the line of a position.
 const BEFORE = 4;
 const CHUNKS_MAX = 60;
 
@@ -285,7 +285,7 @@ class Lines {
     const begun = this.isCounted ? undefined : this.ends.get(chunk - 1);
     const found = await ask("log", begun ? { ...this.question(undefined, CHUNK), ...begun } : this.question(chunk * CHUNK, CHUNK));
     if (!this.isCounted) {
-      // What follows was found from other lines: it is asked for again, from the end of these on.
+      // Later chunks began where other lines ended: they are asked for again, from the end of this one.
       if (!begun) for (const other of this.chunks.keys()) if (other > chunk) { this.chunks.delete(other); this.ends.delete(other); }
       this.ends.set(chunk, { after: found.next });
     }

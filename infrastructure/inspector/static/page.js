@@ -24,14 +24,14 @@ const STATES = { connected: "Live", reconnecting: "Reconnecting", stopped: "Serv
 const main = document.getElementById("main");
 const state = h("span", { class: "state", data: { state: "reconnecting" } }, "Connecting");
 const search = h("input", { type: "search", placeholder: "Search", "aria-label": "Search all contexts", name: "q", title: "/" });
-// Which store it is, for who has several pages open.
+// The name of the store, for a reader who has several pages open.
 const storeName = h("span", { class: "store" });
 let shown = null;
 let turn = 0;
-// What came while a screen was on its way; null if none is.
+// The news that came while a screen was being loaded; null if none is.
 let missed = null;
 const loading = h("div", { class: "empty" });
-// What has the focus, and the parts of the page around it, from the innermost on.
+// The element that has the focus, and the parts of the page around it, from the innermost on.
 let around = [];
 
 function header() {
@@ -87,7 +87,7 @@ async function show() {
   document.documentElement.removeAttribute("data-ready");
   missed = [];
   fill(loading, "Loading");
-  // Who went back before it came sees the screen before, not this.
+  // A reader who has gone back meanwhile sees the screen before, not this.
   const waiting = setTimeout(() => { if (mine === turn) fill(main, loading); }, 150);
   try {
     const load = SCREENS[place.screen];
@@ -116,7 +116,7 @@ async function show() {
   return undefined;
 }
 
-/** Where what had the focus goes, give it to the part around that stays: Tab and a screen reader go on there, not at the beginning. */
+/** When the element with the focus is removed, give the focus to the part around it that stays: Tab and a screen reader go on there, not at the beginning. */
 function keepFocus() {
   if (document.activeElement !== document.body) return;
   const part = around.find((one) => one.isConnected && one.checkVisibility());
@@ -125,7 +125,7 @@ function keepFocus() {
   part.focus({ preventScroll: true });
 }
 
-/** What was shown goes, and its keys do nothing more. */
+/** End the screen that is shown, and its keys. */
 function leave() {
   shown?.unbind();
   shown?.leave?.();
@@ -205,7 +205,7 @@ addEventListener("focusin", ({ target }) => {
   around = [];
   for (let one = target; one; one = one.parentElement?.closest("section, aside, [role], main")) around.push(one);
 });
-// Who presses beside all of it wants none of it to have the focus.
+// A press beside all of these parts takes the focus from them.
 addEventListener("pointerdown", () => { around = []; }, { capture: true });
 new MutationObserver(keepFocus).observe(main, { childList: true, subtree: true, attributes: true, attributeFilter: ["hidden"] });
 bind({

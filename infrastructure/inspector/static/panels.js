@@ -6,7 +6,7 @@ import { isThere } from "./feed.js";
 import { heldOf, sumsOf } from "./windows.js";
 
 const BIGGEST = 12;
-// What a summary keeps besides the last turns: instructions are no part of what was said.
+// A summary keeps these besides the last turns: instructions are no part of a conversation.
 const INSTRUCTIONS = ["system", "developer", "config"];
 
 export async function panel(context, tab, view) {
@@ -22,7 +22,7 @@ class Tokens {
     this.budget = Number(kept.getItem("refold-budget")) || 128_000;
     this.kept = 3;
     this.summary = 500;
-    // What a person writes stays there, with the focus, while others write; what is said of it is filled anew.
+    // The fields stay, with their texts and the focus, while others write; the words beside them are filled anew.
     const again = () => this.show(this.context.version);
     const field = (value, min, label, width, take) => h("input", { type: "number", value, min, "aria-label": label, style: { width },
       onchange: ({ target }) => { target.value = Math.max(min, Number(target.value) || min); take(Number(target.value)); again(); } });

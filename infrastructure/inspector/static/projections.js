@@ -210,7 +210,7 @@ class Work {
   }
 }
 
-/** What became of the rows: how many, and which differ from those in use, with both values. */
+/** Return the result of a job: the number of rows, and those that differ from the rows in use, with both values. */
 function reported({ kind, report }) {
   const all = `${number(report.rows)} rows of ${number(report.events)} events in ${span(report.seconds * 1000)}`;
   if (kind === "swap") return [h("p", {}, h("span", { class: "tag good" }, "in use"), ` ${number(report.rows)} new rows are in use.`)];

@@ -1,4 +1,4 @@
-/** What a context holds at a version as data: the answer that scripts get, too. */
+/** The content of a context at a version as data: the answer that scripts get, too. */
 import { ask } from "./api.js";
 import { debounced, fill, h, number } from "./dom.js";
 import { copyText } from "./keys.js";

@@ -85,9 +85,9 @@ export class Timeline {
     this.range.max = Math.max(1, index.head);
     // The knob stands where the drawing has its version.
     this.element.style.setProperty("--share", (index.head - 1) / Math.max(1, index.head));
-    // What came and left, for each so many versions: one, if all items are here.
+    // What came and left, for each `step` versions; the step is 1 if all items are here.
     Object.assign(this, sumsOf(index, 1));
-    // What holds no items has a version for each event.
+    // A context without intervals has a bar for each version.
     this.isPlain = !index.items.v0.length;
     if (this.isPlain) this.came.fill(1);
     this.takeTurns(index);
@@ -118,7 +118,7 @@ export class Timeline {
     return this.words((actor) => actor).join("");
   }
 
-  /** What is said of the version, in parts; `shown` makes one of the actor. */
+  /** Return the words about the version, in parts; `shown` makes the part for the actor. */
   words(shown) {
     const { versions, head } = this.index;
     const place = this.version - versions.first;

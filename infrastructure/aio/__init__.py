@@ -53,7 +53,7 @@ class AsyncOpening:
 
 
 def _opening(like: Callable[[], Callable[P, object]]) -> Callable[P, AsyncOpening]:
-    # The signature is that of the sync function, said once: only type checkers look into `like`.
+    # The signature is that of the sync function: only type checkers look into `like`.
     def aopen(*args: P.args, **kwargs: P.kwargs) -> AsyncOpening:
         """Open a store as `refold.open` does, with the same arguments; its calls are awaited."""
         return AsyncOpening(lambda: _opened(*args, **kwargs))

@@ -74,7 +74,7 @@ def fill_store(
         if progress is not None:
             progress(int(done), int(seconds))
 
-    # Without a sync for each commit: what a power cut would take is made again.
+    # Commits are not synced one by one: a demo that a power cut destroys can be made again.
     with open_store(location, synchronous="NORMAL", system=simulation, keys=keys, encrypt=None) as store:
         with _alone(store):
             asyncio.run(simulation.run(_jobs(store, simulation, extent), tell))
@@ -84,14 +84,14 @@ def fill_store(
 @contextmanager
 def _alone(store: Store) -> Iterator[None]:
     """
-    Let one process begin to fill an empty store; another one that looks at the same time finds an event in it.
+    Let only one process fill an empty store; any other process finds an event in it, and is refused.
 
     Raises:
         DecisionRefusedError: there is something in it.
     """
     _require_empty(store)
     lease = Lease(store._projections, "demo", REAL_SYSTEM)
-    # The one that holds it records its first event at once, or was killed, and then the lease is soon free.
+    # The holder of the lease records its first event at once; if it was killed, the lease is soon free.
     while not lease.hold():
         _require_empty(store)
         time.sleep(LOOK_SECONDS)

@@ -1,9 +1,10 @@
 """
 Archiving: the texts of cold contexts go from the log into a file, and come back by one call.
 
-In the log, `[archived]` stands in their places: an archived event is as an erased one, and its digest stays. The file
-is an export of the contexts in which each event is exactly what was stored: as JSON where that gives the same bytes
-again, else in base64. So those of an encrypted store stay encrypted. The event that says so has a hash of the file.
+In the log, `[archived]` replaces the texts: an archived event is stored like an erased one, and its digest stays. The
+file is an export of the contexts that has each event exactly as it was stored: as JSON if the JSON gives the same bytes
+again, else in base64. So the events of an encrypted store stay encrypted. The event that records an archive has a hash
+of its file.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ from .export import Collection
 
 PAGE_EVENTS = 2_048
 HASH = "blake2b"
-# An older archive may have an event that was packed twice: its bytes begin with one of these, as those of no other do.
+# An older archive may have events that were packed twice; only the bytes of such an event begin with one of these.
 PACKED_BYTES = (b"\xc4", b"\xc5", b"\xc6")
 
 
@@ -87,7 +88,7 @@ class Archivist:
     def __init__(self, eraser: Eraser, log: LiveLog, runner: ProjectionRunner, system: System) -> None:
         self._eraser, self._log, self._runner, self._system = eraser, log, runner, system
 
-    # Away
+    # Archiving
 
     def archive(
         self, file: str | os.PathLike[str], contexts: Sequence[str], idle: Time | None, why: str, *, dry_run: bool
@@ -110,7 +111,7 @@ class Archivist:
         path = Path(require_unicode(os.path.realpath(require_path(file)), "the file"))
         days = None if idle is None else days_of(idle)
         for _ in range(ATTEMPTS_MAX):
-            # The version of the store's own events: an erasure, a hold or an archive made since refuses the append.
+            # The version of the store's own stream: an erasure, a hold or an archive since then refuses the append.
             _ = self._eraser.state
             version = self._eraser.journal.version
             streams = self._streams_named(contexts) if days is None else self._idle(days)
@@ -156,12 +157,12 @@ class Archivist:
         said = StoreErased(erasure=archive, scope="archive", why=why, erased=(), file=str(path), hash=hashed)
         seals = ((one.remnant.stream, one.remnant.version, one.seal) for one in left)
         try:
-            # Refused where the store's own events went on since this version.
+            # Refused if the store's own stream has grown since this version.
             self._log.erase([one.remnant for one in left], [events_of_store(erased_events(said, seals), version)])
         except (ConcurrencyError, StorageReadOnlyError):
-            # After any other error the log may have them as archived: then this file alone has the texts.
+            # After any other error the events may be archived in the log: then only this file has the texts.
             if all(one.id != archive for one in self._eraser.state.archives.values()):
-                # One with the same bytes was left by a process that was killed, or is that of another store, too.
+                # A file that was there before stays: a killed process left it, or another store has the same archive.
                 if os.path.samestat(os.fstat(made), path.stat()):
                     path.unlink()
                 raise
@@ -175,7 +176,7 @@ class Archivist:
         """
         Write streams, each up to a version; return the hash of the file, and a descriptor of what was written.
 
-        While that is open no other archive takes the file for its own.
+        While the descriptor is open, no other archive takes the file for its own.
         """
         with (
             _as_stored(self._log) as stored,
@@ -188,7 +189,7 @@ class Archivist:
             collection.write(file)
             return _hash_of(file), os.dup(file.fileno())
 
-    # Back
+    # Unarchiving
 
     def unarchive(self, contexts: Sequence[str], file: str | os.PathLike[str] | None) -> Archived:
         """
@@ -306,7 +307,7 @@ class _StoredEvents(Collection):
         self._stored = _Pages(stored)
 
     def _take_missing(self) -> None:
-        """Leave what is named where it is."""
+        """Do nothing: streams that events name are not archived with them."""
 
     def _line(self, recorded: RecordedEvent) -> EventLine:
         stored, line = self._stored.event(recorded.stream, recorded.version), super()._line(recorded)

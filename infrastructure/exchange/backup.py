@@ -2,8 +2,8 @@
 Backing up a store, beside its writers, into a file that grows with each run.
 
 A run reads the log from where the last one ended up to its present end, a page at a time, so that no writer waits.
-Each event is checked against its digest when it is read, and what was written is read back. The whole file is checked
-before. The events keep the bytes in which they are stored, so those of an encrypted store stay encrypted.
+Before that, the whole file is checked. Each event is checked against its digest when it is read, and all that was
+written is read back. The events keep the bytes in which they are stored, so those of an encrypted store stay encrypted.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _Run:
 
     def require_begun(self) -> None:
         """
-        Require that the file has the first events of the log, and none else.
+        Require that the file has the first events of the log, and no others.
 
         Raises:
             InvalidInputError: the file is the backup of another store.
@@ -139,7 +139,7 @@ class _Run:
         """
         Whether something was erased after the moment up to which the events are in the file.
 
-        What is left of an event that was erased before it was read does not match its digest without the erasure.
+        An event that was erased before it was read matches its digest only together with the erasure.
         """
         return self._log.version_at(ERASURES, self.moment) < self._log.head(ERASURES)
 
@@ -182,13 +182,13 @@ class _Run:
         return [(*row[:-1], bytes(row.wrapped)) for row in keys_in(tables)] if tables.names() else []
 
     def lost_keys(self) -> bool:
-        """Return whether the file has keys that were destroyed in the store since."""
+        """Return whether the file has keys that have been destroyed in the store."""
         now = {row[0] for row in self._keys() if row[-1]}
         return any(row[-1] and row[0] not in now for record in self._file.records for row in record.keys)
 
     @property
     def is_news(self) -> bool:
-        """Whether the last record does not say what the store has now."""
+        """Whether the last record differs from the present state of the store."""
         if self._file.left or not self._file.records:
             return True
         record = self._file.records[-1]
@@ -214,7 +214,7 @@ class _Run:
 
 
 def stored_payload(event: Any) -> bytes:
-    """Return the bytes of an event as it is stored, which a log that was opened for them leaves as they are."""
+    """Return the stored bytes of an event; a log that was opened with the codec BYTES has them as its events."""
     return bytes(event) if isinstance(event, msgspec.Raw) else encode_payload(event)
 
 
@@ -222,7 +222,7 @@ def back_up(log: LiveLog, rows: ProjectionStore, path: str | Path, *, progress: 
     """
     Bring the backup of a log in a file up to the present end of the log; a new file gets the whole log.
 
-    The log, if it is in a database, leaves its events as the bytes in which they are stored.
+    A log in a database must have been opened with the codec BYTES.
 
     Raises:
         InvalidInputError: the file cannot be written, is no backup, or is one of another store.
@@ -264,7 +264,7 @@ def back_up_store(log: LiveLog, rows: ProjectionStore, path: str | Path, *, prog
     # Before the store gets an id, which a backup names.
     path, stored = require_path(path), stored_log(log)
     if isinstance(stored, PartitionedLog):
-        # A closed store refuses: the connections that read it would not know.
+        # Refused by a closed store; the connections that read it below would not notice.
         log.now()
         chain: Chain = stored.chain  # type: ignore[attr-defined]
         return _back_up_at(stored.location, path, progress, chain=chain, may_write=kept_by(rows) is rows)

@@ -42,7 +42,7 @@ REMEDY = "take another copy of the backup, which `refold backup FILE --check` fi
 _HEAD = len(MAGIC) + LENGTH_BYTES + HASH_BYTES
 T = TypeVar("T")
 _FRAME = 1 + LENGTH_BYTES + HASH_BYTES
-# A longer column was written by nobody: small numbers that repeat are a thousand times as large in memory.
+# No backup has a longer column. Without a limit, a small file of equal numbers could take a thousand times its size.
 _COLUMN = msgspec.Meta(max_length=CHUNK_EVENTS)
 
 
@@ -87,8 +87,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     The state that a backup leads to: all events of a store up to `moment`.
 
     `ends` has, of each slice, its last position and the digest of the event there. `root` is a hash of the hashes of
-    all chunks. `notes` are the places of subscriptions. `keys` are the data keys of a store that has
-    keys, wrapped.
+    all chunks. `notes` are the places of subscriptions. `keys` are the wrapped data keys of a store that has keys.
     """
 
     lineage: str

@@ -107,8 +107,8 @@ class Incoming:
 
     def add(self, one: RecordedEvent, payload: bytes, number: int, *, is_erased: bool = False) -> None:
         """
-        Add an event of a stream in the slice `number`, of whose payload these are the bytes; if it `is_erased`, they
-        are what is left of it, and its digest stays.
+        Add an event of a stream in the slice `number`, with its payload. If the event `is_erased`, the payload is what
+        is left of it, and its digest stays.
         """
         draft = self._log.draft(_tagged.decode(payload).t, one.meta, payload)
         if is_erased:
@@ -156,11 +156,11 @@ class _Side:
         return moment_of(self.tally.events)
 
     def pages(self, until: Moment) -> Iterator[list[RecordedEvent]]:
-        """Yield the events behind the tally, up to a moment."""
+        """Yield the events after those in the tally, up to a moment."""
         return pages_up_to(self.log, limit=READ_EVENTS, after=self.moment, until=until)
 
     def read_on(self) -> None:
-        """Add the events behind the tally."""
+        """Add the events after those in the tally to it."""
         for page in self.pages(self.log.now()):
             for recorded in page:
                 self.tally.add(self.slice_of(recorded), recorded, bytes(recorded.event))
@@ -199,7 +199,7 @@ class _Copy:
         return self._target.log.has_slices and not self._source.log.has_slices
 
     def is_recorded(self) -> bool:
-        """Return whether the target says that it has all of the source, as after a move that was killed then."""
+        """Return whether the target records that it has the whole source, as after a move that was killed late."""
         source, target = self._source, self._target
         said = [target.event_of(recorded) for recorded in target.log.read(STREAM)][-1:]
         if not said or not isinstance(said[0], StoreCopied) or said[0].moment != str(source.log.now()):
@@ -314,7 +314,7 @@ class _Copy:
         moment = Moment.of({lane: min(head, seen.head(lane)) for lane, head in moment.heads})
         if source.log.has_slices == self._target.log.has_slices:
             return moment
-        # Events that were copied since the moment are counted off; mostly they are few.
+        # The events that were copied since the moment, which are few as a rule, are subtracted.
         limit = READ_EVENTS if self._target.log.has_slices else 1
         behind = (one for page in pages_up_to(source.log, limit=limit, after=moment, until=seen) for one in page)
         if self._target.log.has_slices:
@@ -463,7 +463,7 @@ def _run_copy(
             copy.require_keys()
             copy.finish(clock)
         except BaseException:
-            # The marks of other moves stay, and with them the store is closed: programs write to another one by now.
+            # The marks of other moves stay and keep the store closed: by now programs write to another store.
             if not copy.is_finished:
                 source.log.reopen(mark)
             raise

@@ -181,7 +181,7 @@ def event_lines(path: Path) -> Iterator[ReadLine]:
 
 def lines_in(path: Path) -> Iterator[tuple[int, int, EventLine]]:
     """
-    Yield the number, the offset and the content of each line of a file that has an event, which is left as it is said.
+    Yield the number, the offset and the content of each line that has an event; the event is not decoded.
 
     Raises:
         InvalidInputError: the file is not such a file, has a newer format, or was cut off.
@@ -254,7 +254,7 @@ def pages_up_to(
     while left > 0:
         page = log.read_all(after=after, limit=limit)
         if not page.events:
-            # Otherwise it would be asked for them for ever.
+            # Without this the loop would never end.
             raise DamagedError("the log", f"it ends {counted(left, 'event')} too soon")
         events = [one for one in page.events if one.position.number <= ends.get(one.position.slice, 0)]
         left -= len(events)
@@ -293,14 +293,14 @@ def _replaceable(path: Path) -> Path:
     if not target.exists():
         return target
     require_regular(path)
-    # Its owner protected it. A file is replaced by renaming, which would not ask.
+    # The file is replaced by renaming another one, which does not ask for a right to write to it.
     if not (target.stat().st_mode & WRITABLE and os.access(target, os.W_OK)):
         raise InvalidInputError(f"{path} is write-protected: name another file, or make it writable")
     return target
 
 
 def is_same_file(path: str | Path, other: str | Path) -> bool:
-    """Return whether two paths are those of one file, or will be."""
+    """Return whether two paths name one file, or would if it existed."""
     if os.path.realpath(path) == os.path.realpath(other):
         return True
     # One file may have several names, because of hard links or a file system that ignores case.

@@ -1,11 +1,12 @@
 """
 Restoring a store from a backup, as it was at the end of the backup or at an earlier moment.
 
-The store is made aside: a file beside the target, or a schema of its own. It is read back, compared with the backup,
-and then put in place in one step. So a restore that is killed has not begun, and the next one removes what it left.
+The store is made in a temporary place: in a file beside the target, or in a schema. It is read back, compared with the
+backup, and then put in place in one step. So a restore that is killed changes nothing, and the next one removes what it
+left.
 
-Positions, times and digests are those of the backup. The restored store is another one than the one that was backed up,
-so it gets a lineage of its own.
+Positions, times and digests are those of the backup. The restored store is not the store that was backed up, so it gets
+a new lineage.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ class _BackedUp:
 
 
 class _End(LogEnd):
-    """The end of a backup: nobody knows what came behind it."""
+    """The end of a backup: nothing is known of later events."""
 
     whole, remedy = "the backup", ": back up again, or restore its end"
 
@@ -106,7 +107,7 @@ class _End(LogEnd):
         super().__init__(file)  # type: ignore[arg-type]  # its events are not looked at
 
     def cut_at(self, time: int) -> Cut:
-        """Return the time: nothing is recorded in a backup any more."""
+        """Return the time itself, because nothing more is recorded in a backup."""
         return time
 
 
@@ -176,7 +177,7 @@ class _Restore:
                 yield stream, one
 
     def _set_back(self, log: Any, rows: ProjectionStore) -> None:
-        """Set the places of subscriptions back to the cut, where they are behind it."""
+        """Set each place of a subscription that is after the cut back to the cut."""
         places = rows
         if self._file.record.is_encrypted:
             from ..trust.key_ring import KeyRing
@@ -186,7 +187,7 @@ class _Restore:
             places = SealedProjectionStore(log, tables_of(log), KeyRing(tables_of(log), self._keys), rows)
         ends = dict(self.moment.heads)
         for name in self._file.record.notes:
-            # One that cannot be read stays: its subscriber gets the same error as in the store that was backed up.
+            # A place that cannot be read stays: the subscriber gets the same error as in the store that was backed up.
             with suppress(DamagedError, InvalidInputError):
                 text = places.note(name)
                 places.set_note(name, before=text, after=str(cut_to(Moment.parse(text or ""), ends)))
@@ -286,7 +287,7 @@ def _require_empty(target: str) -> None:
     try:
         log: Any = open_database(target, create=False, read_only=True, codec=BYTES, is_raw=True)[0]
     except StorageUnavailableError:
-        # There is none, or it is no store of Refold's, which is looked at when the restored one is put in place.
+        # There is no store; or there is something else, which is refused when the restored store is put in place.
         return
     with closing(log):
         if log.now() != BEGINNING:
@@ -303,7 +304,7 @@ def _require_something(file: BackupFile, moment: Moment, at: object) -> None:
 
 
 def _aside(target: str, *, overwrite: bool) -> AbstractContextManager[tuple[str, Callable[[], None]]]:
-    """Return what gives a place for the new store, and the function that puts it at `target`."""
+    """Return the context manager of a temporary place and of the function that moves its store to `target`."""
     if target.startswith("postgresql://"):
         from ..log.postgres.staged_log import made_aside as made_in_schema
 

@@ -1,4 +1,4 @@
-"""Whether two databases have the same events: hashes of those of each slice, which are added as they are read."""
+"""Hashes of the events of each slice, to find out whether two databases have the same events."""
 
 from __future__ import annotations
 

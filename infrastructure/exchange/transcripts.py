@@ -129,7 +129,7 @@ def groups_of(name: str, messages: Sequence[Any], context_id: str = "") -> list[
 
 
 def _with_mark(items: list[ChatItemEvent]) -> list[ChatItemEvent]:
-    """Return items of the Responses API, one of which says so: what lies beside them goes into such documents alone."""
+    """Return items of the Responses API, one of them marked: fields beside them go only into documents of this form."""
     if items and not any(item.origin is not None and item.origin.rest for item in items):
         items[0] = msgspec.structs.replace(
             items[0], origin=Origin(rest=json_in_order({"responses": {}}, what="an item"))

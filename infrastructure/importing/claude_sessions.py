@@ -322,8 +322,8 @@ def sessions_in(entries: Sequence[tuple[int, Any]], *, name: str) -> tuple[list[
     sessions: list[Session] = []
     parts: Counter[str] = Counter()
     for lines in trees.values():
-        # One that continues another session begins with the lines of that one, with their id. Its own id comes last,
-        # and is the name of the file.
+        # A session that continues another one begins with the lines of the other, which have the other's id. Its own
+        # id comes last, and is the name of the file.
         ids = [line.session for line in lines if line.session is not None]
         session = name if name in ids or not ids else ids[-1]
         key = session if lines[0].agent is None else f"{session}-agent" + f"-{lines[0].agent}".rstrip("-")

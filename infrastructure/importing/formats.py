@@ -52,7 +52,7 @@ EXPECTED = {
     "tau": "runs: objects with traj",
 }
 KEYS_SHOWN_MAX = 5
-# The fields that may name a document, the first one that is there.
+# The fields that may name a document; the first one with a value counts.
 KEYS = ("id", "trajectory_id", "session_id", "gen_ai.conversation.id")
 REPLACEMENT = "\ufffd"
 UNSAFE = re.compile(r"[^\w.:+-]+")
@@ -123,7 +123,7 @@ def _decoded(data: bytes) -> str:
     except UnicodeDecodeError as error:
         if error.reason != "unexpected end of data" or b"\n" not in data:
             raise
-        # The last line is being written: it becomes one that is no JSON.
+        # The last line is still being written: it becomes a line that is no JSON.
         return data[: error.start].decode("utf-8-sig") + REPLACEMENT
 
 
@@ -223,7 +223,7 @@ def conversations_in(document: Document, wanted: Format) -> list[Conversation]:
     keys = _keys([attributes for _, attributes in runs], kind)
     is_open = wanted == "auto" and kind != "tau"
     found = [_dialect_of(*run) if is_open else None for run in runs]
-    # One that fits both dialects has that of the others in its file; where all do, it is OpenAI's.
+    # A run that fits both dialects gets the dialect of the others in its file; if all fit both, it is OpenAI's.
     is_anthropic = wanted == "anthropic" or ("anthropic" in found and "openai" not in found)
     dialects: list[Dialect] = [one or ("anthropic" if is_anthropic else "openai") for one in found]
     return [

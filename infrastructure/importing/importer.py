@@ -1,7 +1,7 @@
 """
 The importer: compares checked runs with the store, and only then writes.
 
-Each run is one append, so it is imported as a whole or not at all. To import a file again adds nothing. Messages that
+Each run is one append, so it is imported as a whole or not at all. Importing a file again adds nothing. Messages that
 the file has gained since are appended. Changed messages are refused, because a log does not forget. The recorded events
 are compared, not the visible items: a context may have been edited since, and its transcript is still the same.
 
@@ -39,7 +39,7 @@ from .runs import ImportedContext, ImportReport, Outcome, Run, read_runs
 
 # The reason with which items leave the view where a session was compacted.
 COMPACTED = "compacted"
-# The same where only outputs of old calls were cleared.
+# The reason if only the outputs of old calls were cleared.
 CLEARED = "output cleared"
 
 
@@ -359,7 +359,7 @@ def _require_begun_here(chat: ChatContext) -> None:
 
 
 def _take_out(chat: ChatContext, ids: set[str], reason: str) -> None:
-    """Take out of the view the items that the model no longer saw, except pinned ones."""
+    """Evict the items that the model no longer saw, except pinned ones."""
     leaving = ids.difference(chat.pinned_ids())
     # A call and its output leave together, or stay.
     calls = {call_id for item in chat.items if item.id not in leaving and (call_id := _call_id(item))}

@@ -215,7 +215,7 @@ def _print_archived(done: Archived) -> None:
     else:
         note("no context has anything to be moved")
     if done.erased:
-        note(f"{done.erased:,} events were erased meanwhile, and stay so")
+        note(f"erased meanwhile, and not brought back: {counted(done.erased, 'event')}")
     for where in done.unreached:
         note(f"texts may still be in {where}")
     if done.is_dry_run:

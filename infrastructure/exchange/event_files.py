@@ -201,7 +201,7 @@ def lines_in(path: Path) -> Iterator[tuple[int, int, EventLine]]:
         events += 1
         yield number, offset, line
     if end is None or end.end != events:
-        raise InvalidInputError(f"{path} is cut off: it ends after {events:,} events without saying so")
+        raise InvalidInputError(f"{path} is cut off: it ends after {counted(events, 'event')} without saying so")
 
 
 def event_at(file: IO[bytes], offset: int) -> tuple[Event, Meta]:

@@ -16,6 +16,7 @@ from ...domain.chat.events import (
     FunctionReturned,
 )
 from ...domain.clock import exact
+from ...domain.context.description import counted
 from ...domain.errors import DamagedError, InvalidInputError, NotFoundError
 from ...domain.log.envelope import RecordedEvent, Undecodable
 from ...domain.positions import BEGINNING, Moment, Position, moment_of
@@ -193,7 +194,7 @@ def _position(store: Store, text: str) -> Position:
         raise InvalidInputError(f"{text!r} is no position of an event of this log: take one as its lines have it")
     now = store.now()
     if not 1 <= number <= now.head(lane):
-        raise NotFoundError(f"the log has no position {text}: it has {now.events:,} events")
+        raise NotFoundError(f"the log has no position {text}: it has {counted(now.events, 'event')}")
     return Position(lane, number)
 
 
@@ -219,7 +220,7 @@ def _before(store: Store, text: str) -> tuple[Moment, int]:
             return end, end.events
         moment = page.moment
     # An older copy of the database was put in place meanwhile.
-    raise NotFoundError(f"the log has no position {text}: it has {store.now().events:,} events")
+    raise NotFoundError(f"the log has no position {text}: it has {counted(store.now().events, 'event')}")
 
 
 def _moment_near(rows: Sequence[RollupRow], row: int) -> tuple[Moment, int]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from ...domain.concurrency.known_types import known
+from ...domain.context.description import counted
 from ...domain.errors import InvalidInputError, NotFoundError, first_named
 from ...domain.messages import kind_of, message_to_dict
 from ...domain.trajectory.nodes import COMPUTATION, parse_node_name
@@ -255,7 +256,7 @@ def _read_graph(held: Any, run_id: int, sub_id: int) -> tuple[RoundRecord, list[
         if not own:
             raise InvalidInputError(f"it holds no node of round {run_id}, but some of others: its name is wrong")
         left_out = first_named(sorted(foreign), NAMES_NOTED_MAX)
-        notes.append(f"{len(foreign)} nodes of other rounds were left out: {left_out}")
+        notes.append(f"left out: {counted(len(foreign), 'node')} of other rounds: {left_out}")
     made = [_plain_node(node, notes) if header is None else _our_node(node) for node in own]
     types = {node.name: node.type for node in made}
     kept = [edge for edge in edges if not {str(edge.get("source")), str(edge.get("target"))} & foreign]

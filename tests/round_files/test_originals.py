@@ -82,7 +82,7 @@ def test_other_rounds_are_left_out_and_told(store: refold.Store, tmp_path: Path)
     run, notes = imported(store, tmp_path)
 
     assert (run.nodes(), edges_of(run)) == ([NAMES[0]], set())
-    assert "1 nodes of other rounds were left out: Query(query00009)" in notes
+    assert "left out: 1 node of other rounds: Query(query00009)" in notes
 
 
 def test_what_a_portrait_or_a_change_left_behind(store: refold.Store, tmp_path: Path) -> None:

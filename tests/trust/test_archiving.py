@@ -497,4 +497,4 @@ def test_what_others_erase_behind_an_archive_is_said(tmp_path: Path) -> None:
 
     back = run("unarchive", "--db", path, "a")
 
-    assert "2 events were erased meanwhile, and stay so" in back.err
+    assert "erased meanwhile, and not brought back: 2 events" in back.err

@@ -179,7 +179,7 @@ export function forkDialog(stream, version, carried) {
     } catch (error) { fill(fault, error.message); }
   }, { class: "main", disabled: !mayWrite });
   const dialog = showDialog(`Fork ${short(stream)} at version ${number(version)}`, [
-    h("p", {}, `The new chat begins with ${number(carried)} items. This one does not change.`), name,
+    h("p", {}, `The new chat begins with ${counted(carried, "item")}. This one does not change.`), name,
     h("p", { class: "dim" }, "On the command line: ", command), fault,
     mayWrite ? null : h("p", { class: "dim" }, withCommands(READ_ONLY)),
   ].filter(Boolean), [run]);

@@ -1,7 +1,7 @@
 /** The graph of a run on a canvas, with a table of the same nodes beside it; what is later than the version is dimmed. */
 import { nodeAddress, note } from "./address.js";
 import { ask } from "./api.js";
-import { cleared, colour, fill, h, hasModifier, number } from "./dom.js";
+import { cleared, colour, counted, fill, h, hasModifier, number } from "./dom.js";
 import { folded, relatedTo } from "./fold.js";
 
 // The steps from column to column are longer where there is room, so that labels fit.
@@ -265,7 +265,7 @@ class Graph {
 
   details() {
     const node = this.chosen;
-    if (!node) return fill(this.context.aside, h("p", { class: "dim" }, `${number(this.all.length)} nodes, ${number(this.links.length)} edges. Choose one to see what led to it.`), this.legend());
+    if (!node) return fill(this.context.aside, h("p", { class: "dim" }, `${counted(this.all.length, "node")}, ${counted(this.links.length, "edge")}. Choose one to see what led to it.`), this.legend());
     this.values = h("div");
     this.showValues().catch((error) => fill(this.values, h("p", { role: "alert" }, error.message)));
     return fill(this.context.aside, h("h2", {}, node.name), h("dl", {}, [["type", node.type], ["registered", `@${node.version}`], ["round", node.sub ? `${node.round}.${node.sub}` : node.round]]

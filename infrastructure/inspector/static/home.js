@@ -29,7 +29,7 @@ export async function screen(place) {
   await list.load(null);
   const missed = about().missed ? h("a", { class: "tag warn", href: withQuery("/projections") }, `${counted(about().missed, "event")} set aside`) : null;
   const title = isPools ? "Pools and queues" : "Contexts";
-  const element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, title), list.said, isPools ? null : h("span", { class: "dim" }, `${number(about().events)} events in the log`), missed),
+  const element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, title), list.said, isPools ? null : h("span", { class: "dim" }, `${counted(about().events, "event")} in the log`), missed),
     damage, list.fault, list.filters, list.table, list.foot);
   return { element, title, news: merged(1000, () => list.refresh()) };
 }

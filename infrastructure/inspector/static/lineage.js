@@ -1,7 +1,7 @@
 /** Forks and merges of all contexts, a row for each, with the lanes of the contexts beside it; two can be compared. */
 import { contextAddress, go, short, withQuery } from "./address.js";
 import { ask } from "./api.js";
-import { fill, h, merged, named, number, refill, scrolled, time } from "./dom.js";
+import { counted, fill, h, merged, named, number, refill, scrolled, time } from "./dom.js";
 
 const ROWS_MAX = 500;
 
@@ -41,7 +41,7 @@ export async function screen(place) {
     const kept = new Set(there);
     for (const [name, row] of rows) if (!kept.has(row)) rows.delete(name);
     refill(body, there);
-    shown.textContent = points.length >= ROWS_MAX ? `the first ${number(ROWS_MAX)}` : `${number(points.length)} points`;
+    shown.textContent = points.length >= ROWS_MAX ? `the first ${number(ROWS_MAX)}` : counted(points.length, "point");
     table.hidden = !points.length;
     none.hidden = !table.hidden;
   }

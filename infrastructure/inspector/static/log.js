@@ -1,7 +1,7 @@
 /** The events of the store, or of one context, as lines: of millions only those on the screen exist. One event in full. */
 import { contextAddress, eventAddress, eventLink, go, note, short, withQuery } from "./address.js";
 import { about, ask } from "./api.js";
-import { cleared, colour, debounced, fill, h, merged, named, number, refill, say, span, time } from "./dom.js";
+import { cleared, colour, counted, debounced, fill, h, merged, named, number, refill, say, span, time } from "./dom.js";
 
 const LINE = 28;
 // Browsers clamp an element's height near 16 million pixels: above this a scroll position is a share of the lines.
@@ -166,7 +166,7 @@ class Lines {
     this.tall = Math.min(TALLEST, this.count * LINE);
     this.spacer.style.height = `${this.tall}px`;
     this.element.setAttribute("aria-rowcount", this.count);
-    this.said.textContent = this.list ? `${number(this.list.length)} ${this.isFiltered ? "fit" : "lines"}${this.isEnd ? "" : ", more below"}` : `${number(this.total)} events`;
+    this.said.textContent = this.list ? `${number(this.list.length)} ${this.isFiltered ? "fit" : "lines"}${this.isEnd ? "" : ", more below"}` : counted(this.total, "event");
   }
 
   get isScaled() {

@@ -227,7 +227,7 @@ async function start(isAgain) {
   fill(storeName, found.store.split(/[/\\]/).at(-1));
   storeName.title = found.store;
   follow(found.moment, { onNews: takeNews, onState: takeState, onJob: (job) => hand("job", job), onFolding: takeFolding });
-  if (found.missed) say(`${number(found.missed)} events were set aside`);
+  if (found.missed) say(`${counted(found.missed, "event")} set aside`);
   if (isAgain) await show();
 }
 

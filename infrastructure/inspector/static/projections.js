@@ -1,7 +1,7 @@
 /** The rows that are kept for answers: how far each projection is, its faults, making it anew; the check of the store. */
 import { eventLink, withQuery } from "./address.js";
 import { about, ask, change } from "./api.js";
-import { fill, h, merged, number, refill, say, span, tableHead, textOf, withCommands } from "./dom.js";
+import { counted, fill, h, merged, number, refill, say, span, tableHead, textOf, withCommands } from "./dom.js";
 import { Listing } from "./listing.js";
 
 const STORE = "*";
@@ -65,7 +65,7 @@ class Projections {
 
   async load() {
     const found = await ask("projections");
-    this.said.textContent = `${number(found.events)} events in the log`;
+    this.said.textContent = `${counted(found.events, "event")} in the log`;
     const now = performance.now();
     for (const one of found.projections) {
       if (this.only && one.name !== this.only) continue;
@@ -203,7 +203,7 @@ class Work {
     const isBuilt = job?.kind === "rebuild" && job.state === "done";
     if (isBuilt && this.list.mayWrite) parts.push(h("p", { class: "buttons tight" }, decide("Swap", "swap", "main"), decide("Discard", "discard")));
     if (!isBuilt && this.rebuilt && job?.state !== "running") {
-      parts.push(h("p", {}, h("span", { class: "tag warn" }, "note"), ` A rebuild was left after ${number(this.rebuilt)} events; the rows in use are the old ones.`),
+      parts.push(h("p", {}, h("span", { class: "tag warn" }, "note"), ` A rebuild was left after ${counted(this.rebuilt, "event")}; the rows in use are the old ones.`),
         this.list.mayWrite ? h("p", { class: "buttons tight" }, decide("Continue", "rebuild"), decide("Discard", "discard")) : null);
     }
     refill(this.result, parts);
@@ -212,7 +212,7 @@ class Work {
 
 /** Return the result of a job: the number of rows, and those that differ from the rows in use, with both values. */
 function reported({ kind, report }) {
-  const all = `${number(report.rows)} rows of ${number(report.events)} events in ${span(report.seconds * 1000)}`;
+  const all = `${counted(report.rows, "row")} of ${counted(report.events, "event")} in ${span(report.seconds * 1000)}`;
   if (kind === "swap") return [h("p", {}, h("span", { class: "tag good" }, "in use"), ` ${number(report.rows)} new rows are in use.`)];
   if (report.fault) return [h("p", {}, h("span", { class: "tag bad" }, "not compared"), ` ${all}. The rows in use cannot be compared: ${report.fault}`)];
   if (!report.differing) return [h("p", {}, h("span", { class: "tag good" }, "identical"), ` ${all}: all as those in use.`)];
@@ -231,12 +231,12 @@ function sides(live, rebuilt) {
 
 /** The result of the check: that every digest fits, or each problem with its place. */
 function verified(report) {
-  const counts = `${number(report.events)} events of ${number(report.streams)} contexts, ${number(report.projections)} projections`;
+  const counts = `${counted(report.events, "event")} of ${counted(report.streams, "context")}, ${counted(report.projections, "projection")}`;
   if (report.is_whole) return h("p", {}, h("span", { class: "tag good" }, "whole"), ` ${counts}: every event has its place and fits its digest, and all rows are as the events give them.`);
   const place = (where) => /^[a-z]+:.*@\d+$/s.test(where) ? eventLink(where) : where;
   const { length } = report.problems;
   return h("div", {}, h("p", {}, length ? h("span", { class: "tag bad" }, "damaged") : null, ` ${counts}: `,
-    length < report.problem_count ? `the first ${number(length)} of ${number(report.problem_count)} problems` : `${number(length)} ${length === 1 ? "problem" : "problems"}`),
+    length < report.problem_count ? `the first ${number(length)} of ${number(report.problem_count)} problems` : counted(length, "problem")),
   h("ul", {}, report.problems.map((one) => h("li", {}, h("strong", {}, one.kind), " ", place(one.where),
     withCommands(`: ${one.reason}${one.repairable ? " (`refold verify --repair` makes it anew)" : ""}`)))));
 }

@@ -61,7 +61,7 @@ class Replay {
     if (!calls.length) return fill(this.sums, "It holds no answer of a model: there is nothing to compare.");
     const shown = calls.slice(-CALLS_MAX);
     const both = (then, now) => `${number(then)} → ${number(now)}`;
-    fill(this.sums, `${number(sums.calls)} calls · tokens of all prompts ${both(sums.tokens_then, sums.tokens_now)} · of them a cache could hold ${both(sums.cached_then, sums.cached_now)} · all estimated`,
+    fill(this.sums, `${counted(sums.calls, "call")} · tokens of all prompts ${both(sums.tokens_then, sums.tokens_now)} · of them a cache could hold ${both(sums.cached_then, sums.cached_now)} · all estimated`,
       calls.length > shown.length ? ` · the last ${number(shown.length)} calls are listed` : "");
     const row = (one) => h("tr", { "aria-selected": one.version === this.call }, h("td", {}, h("span", {}, h("button", { type: "button", onclick: async () => { await this.load(this.policy, one.version); note(this.context.address()); this.view.scrollTop = 0; } }, `@${one.version}`))),
       [one.tokens_then, one.tokens_now].map((value) => h("td", { class: "number" }, number(value))));

@@ -219,8 +219,10 @@ def test_a_run_is_walked_as_a_graph_and_as_a_table(watched: Watched, served: Ser
     expect(page.locator("aside h2")).to_have_text("Table(orders)")
     page.get_by_role("button", name="Table", exact=True).click()
     page.get_by_role("application").focus()
+    page.evaluate("window.isSamePage = true")
     page.keyboard.press("Enter")
     expect(ready(page).get_by_role("heading", level=1)).to_have_text("Table(orders)")
+    assert page.evaluate("window.isSamePage"), "the page is not loaded anew"
     page.get_by_label("Attribute").select_option("path")
     expect(page.locator("tbody tr")).to_have_count(1)
     assert "attribute=path" in page.url

@@ -1,5 +1,5 @@
 /** The graph of a run on a canvas, with a table of the same nodes beside it; what is later than the version is dimmed. */
-import { nodeAddress, note } from "./address.js";
+import { go, nodeAddress, note } from "./address.js";
 import { ask } from "./api.js";
 import { cleared, colour, counted, fill, h, hasModifier, number } from "./dom.js";
 import { folded, relatedTo } from "./fold.js";
@@ -202,7 +202,7 @@ class Graph {
     else if (event.key === "-") this.zoom(1 / 1.3);
     else if (event.key === "0") this.fit();
     else if (event.key === "Enter" && node?.group) this.open(node);
-    else if (event.key === "Enter" && this.chosen) location.assign(this.addressOf(this.chosen));
+    else if (event.key === "Enter" && this.chosen) go(this.addressOf(this.chosen));
     else return undefined;
     event.preventDefault();
     event.stopPropagation();
@@ -213,7 +213,7 @@ class Graph {
   keyOfTable(event) {
     if (hasModifier(event)) return;
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (event.key === "Enter" && this.chosen) location.assign(this.addressOf(this.chosen));
+    if (event.key === "Enter" && this.chosen) go(this.addressOf(this.chosen));
     if (!by || !this.all.length) return;
     event.preventDefault();
     const { list } = this.sorted;

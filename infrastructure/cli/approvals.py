@@ -48,7 +48,7 @@ def approvals(context: click.Context) -> None:
     """
     if context.invoked_subcommand is not None:
         return
-    found = args.summed_up(lambda store: store.pending_approvals())
+    found = args.answered(lambda store: store.pending_approvals())
     if prints_json():
         print_json_list(map(waiting_shape, found))
     elif found:

@@ -297,7 +297,7 @@ def changing(actor: str | None = None) -> Iterator[Store]:
         yield store
 
 
-def summed_up(read: Callable[[Store], T]) -> T:
+def answered(read: Callable[[Store], T]) -> T:
     """Return the result of `read`; the projections are brought up to date, and stored if the database allows it."""
     try:
         with keeping() as store:

@@ -125,7 +125,7 @@ def command(
     _check(subject, item, where)
     if isinstance(subject, str):
         name = subject
-        found, is_later = args.summed_up(
+        found, is_later = args.answered(
             lambda store: (changes_of(store, name, attribute, where), IsAfter(store, after))
         )
         changes = iter(found if who is None else of_actor(found, who, subject))

@@ -73,7 +73,7 @@ def contexts(moment: str | None, **wanted: str | None) -> None:
     opened_at, changed_at, changed_by}; parent is the stream and version that it was forked from.
     """
     if moment is not None:
-        rows = args.summed_up(lambda store: store.at(moment).contexts())
+        rows = args.answered(lambda store: store.at(moment).contexts())
         _print_contexts(rows, wanted, "there were no contexts yet")
         args.note_slices(moment)
         return

@@ -22,7 +22,7 @@ from ..projecting.folding import fold_page
 from ..projecting.store import MemoryProjectionStore, Save
 from ..store import Store
 from ..views.damage import UnreadableEvent, events_of
-from .args import reading, summed_up
+from .args import answered, reading
 
 PAGE_EVENTS = 512
 # A page that cannot be read is divided into this many parts, again and again, down to single events.
@@ -150,7 +150,7 @@ def rows_of(projections: Sequence[Projection]) -> Iterator[list[list[Any]]]:
         LeftOutError: events cannot be read; raised after the block.
     """
     try:
-        rows = summed_up(lambda store: [store.rows(one.name) for one in projections])
+        rows = answered(lambda store: [store.rows(one.name) for one in projections])
     except DamagedError:
         with reading() as store:
             readable = Readable(store.log)

@@ -16,7 +16,7 @@ from ..exchange.archiving import Archived
 from ..exchange.event_files import writing_file
 from ..trust.erasing import ErasedContext, Erasure
 from ..trust.receipts import Signer
-from .args import argument, change_options, changing, flag, optional_text, reading, summed_up, text, usage_error
+from .args import answered, argument, change_options, changing, flag, optional_text, reading, text, usage_error
 from .changes import texts
 from .render import note, one_line, print_json, print_json_list, print_table, prints_json
 
@@ -60,7 +60,7 @@ def erase(
     signer = None if key is None else _signer(key)
     wanted: dict[str, Any] = {"user": user, "context": context, "item": item, "why": why or ONLY_LISTED}
     if not for_good:
-        found = summed_up(lambda store: store.erase(**wanted))
+        found = answered(lambda store: store.erase(**wanted))
     else:
         with changing() as store, ExitStack() as stack:
             # Opened before anything is erased: the receipt cannot be made a second time.
@@ -235,7 +235,7 @@ def retain(for_good: bool) -> None:
         with changing() as store:
             found, policies = store.apply_retention(dry_run=False), store.policies()
     else:
-        found, policies = summed_up(lambda store: (store.apply_retention(), store.policies()))
+        found, policies = answered(lambda store: (store.apply_retention(), store.policies()))
     if prints_json():
         print_json(msgspec.to_builtins(found))
         return

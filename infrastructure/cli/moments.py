@@ -108,7 +108,7 @@ def changes(before: str, after: str | None) -> None:
     With --json: an array of {id, kind, before, after}; each side as `refold contexts --json` has it, null where the
     context was not there.
     """
-    found = args.summed_up(lambda store: store.diff(before, after))
+    found = args.answered(lambda store: store.diff(before, after))
     if prints_json():
         print_json_list(map(_change_shape, found))
     elif found:

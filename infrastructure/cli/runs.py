@@ -22,7 +22,7 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ..store import Store
 from ..views.answer_shapes import difference_shape, own_nodes, run_shape
 from ..views.contexts import RunView, view_of
-from .args import address, moment_twice, reading, summed_up, usage_error
+from .args import address, answered, moment_twice, reading, usage_error
 from .lines import print_head
 from .render import (
     TEXT_WIDTH_MIN,
@@ -69,7 +69,7 @@ def wanted_runs(wanted: RunAddress) -> tuple[list[str], str | None]:
             raise usage_error(f"--user, --round and --sub go with a session, and this is {named[0]}")
         stream, moment = named
         return [stream], moment
-    rows: list[Any] = summed_up(lambda store: store.rows(CATALOGUE.name, under=f"{KIND}:"))
+    rows: list[Any] = answered(lambda store: store.rows(CATALOGUE.name, under=f"{KIND}:"))
     runs = _runs_of_session(rows, wanted)
     return [run.stream for run in sorted(runs, reverse=True)], wanted.moment
 

@@ -10,7 +10,7 @@ from ...domain.errors import RefusedError
 from ...domain.words import parse_query
 from ...projections.search import SearchHit
 from ..views.answer_shapes import hit_shape
-from .args import answer_options, argument, checked_text, kind_of, number, summed_up, text
+from .args import answer_options, answered, argument, checked_text, kind_of, number, text
 from .render import display_width, fitted, one_line, paged, paint, print_json_list, prints_json
 
 HITS = 20
@@ -53,7 +53,7 @@ def command(query: str, kind: str | None, context: str | None, limit: int) -> No
 
 def print_found(query: str, kind: str | None, context: str | None, limit: int) -> None:
     """Search for `query` and print the hits."""
-    hits = summed_up(lambda store: store.search(query, kind=kind, context=context, limit=limit))
+    hits = answered(lambda store: store.search(query, kind=kind, context=context, limit=limit))
     if prints_json():
         print_json_list(map(hit_shape, hits))
         return

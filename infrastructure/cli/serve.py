@@ -22,7 +22,7 @@ import click
 from ...domain.errors import InvalidInputError, RefoldError
 from ..frameworks.extras import PAGE_MISSING
 from ..store import Store
-from .args import database, flag, given_database, keeping, shown, summed_up, text, usage_error
+from .args import answered, database, flag, given_database, keeping, shown, text, usage_error
 from .program import INTERRUPTED
 from .progress import ASKING, end_in_time, set_at_end
 
@@ -233,7 +233,7 @@ def serving(serve: Callable[[Store], None], *, write: bool) -> None:
             serve(store)
     else:
         # With the stored rows of projections, so that a large store answers at once.
-        summed_up(serve)
+        answered(serve)
 
 
 def in_url(host: str) -> str:

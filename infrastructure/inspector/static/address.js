@@ -31,6 +31,9 @@ export function eventOf(reference) {
 
 export const eventAddress = (reference) => withQuery(`/e/${encodeURIComponent(reference)}`);
 
+/** Return a link to a version of a context, by its name. */
+export const versionLink = (stream, version, given = {}) => h("a", { href: contextAddress(stream, version, given) }, named(`${short(stream)}@${version}`));
+
 /** Return a link to an event. */
 export const eventLink = (reference, text = reference) => h("a", { href: eventAddress(reference) }, named(text));
 

@@ -1,7 +1,7 @@
 /** The differences between two versions, of one context or of two: as one list, or side by side where there is room. */
-import { contextAddress, eventLink, eventOf, nodeAddress, short } from "./address.js";
+import { contextAddress, eventLink, eventOf, nodeAddress, versionLink } from "./address.js";
 import { ask, bodyAt, fetchBodies, known } from "./api.js";
-import { counted, fill, h, named, number, say, textOf } from "./dom.js";
+import { counted, fill, h, number, say, textOf } from "./dom.js";
 
 const WIDE = matchMedia("(min-width: 1400px)");
 // So many changes are drawn at once, and so many again on demand, that the page stays small.
@@ -13,7 +13,7 @@ const SORTS = ["added", "removed", "changed", "moved"];
 export async function screen(place) {
   const found = await ask("diff", { before: place.before, after: place.after });
   const made = found.nodes_added ? graphDiff(found) : new ItemDiff(found);
-  const link = (side) => h("a", { href: contextAddress(side.context, side.version) }, named(`${short(side.context)}@${side.version}`));
+  const link = (side) => versionLink(side.context, side.version);
   const element = h("div", { class: "sheet diff" },
     h("header", {}, h("h1", {}, link(found.before), " → ", link(found.after)), h("span", { class: "dim" }, made.sums)),
     made.counts, between(found), made.element);
@@ -99,7 +99,7 @@ function linesOf(found) {
 function head(line, item) {
   const said = line.sort === "moved" ? line.to ? "moved here" : "moved away" : line.sort;
   const { stream, version } = eventOf(item.ref);
-  return h("div", { class: "dim" }, item.speaker ? h("strong", {}, item.speaker) : null, ` ${said} · `, h("a", { href: contextAddress(stream, version) }, named(short(item.ref))));
+  return h("div", { class: "dim" }, item.speaker ? h("strong", {}, item.speaker) : null, ` ${said} · `, versionLink(stream, version));
 }
 
 const cut = (item) => item.cut ? h("span", { class: "dim" }, `${number(item.cut)} more characters`) : null;

@@ -1,5 +1,5 @@
 /** Forks and merges of all contexts, a row for each, with the lanes of the contexts beside it; two can be compared. */
-import { contextAddress, go, short, withQuery } from "./address.js";
+import { go, short, versionLink, withQuery } from "./address.js";
 import { ask } from "./api.js";
 import { counted, fill, h, merged, named, number, refill, scrolled, time } from "./dom.js";
 
@@ -54,7 +54,7 @@ export async function screen(place) {
 const nameOf = ({ stream, version }) => `${stream}@${version}`;
 
 const cellsOf = (point) => [
-  h("td", { class: "name" }, h("a", { href: contextAddress(point.stream, point.version) }, named(`${short(point.stream)}@${point.version}`)), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null,
+  h("td", { class: "name" }, versionLink(point.stream, point.version), point.is_head ? [" ", h("span", { class: "tag good" }, "head")] : null,
     point.names.map((name) => [" ", h("span", { class: "tag" }, name)])),
   h("td", {}, named(wordsOf(point))), h("td", { class: "nowrap" }, point.actor ?? ""), h("td", { class: "nowrap dim" }, time(point.recorded_at)),
 ];

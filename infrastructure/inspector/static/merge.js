@@ -1,5 +1,5 @@
 /** A merge of two chats before it is made: the base, what each side did since, what comes in, and the conflicts. */
-import { contextAddress, go, short } from "./address.js";
+import { contextAddress, go, short, versionLink } from "./address.js";
 import { about, ask, change } from "./api.js";
 import { counted, fill, h, named, number, quoted, READ_ONLY, scrolled, tableHead, withCommands } from "./dom.js";
 import { showDialog } from "./keys.js";
@@ -53,7 +53,7 @@ const isNothing = (found) => !found.taken.count && !found.conflicts.length;
 
 function preview(found) {
   const { base, ours, theirs, result } = found;
-  const link = (one) => h("a", { href: contextAddress(one.context, one.version) }, named(`${short(one.context)}@${one.version}`));
+  const link = (one) => versionLink(one.context, one.version);
   const side = (name, one) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "name" }, link(one)),
     h("td", { class: "number" }, number(one.items)), h("td", { class: "number" }, number(one.tokens)),
     base ? [since(one.added, "+"), since(one.removed, "−")] : null);

@@ -1,7 +1,7 @@
 /** Where something was said, in all contexts. */
-import { contextAddress, short } from "./address.js";
+import { versionLink } from "./address.js";
 import { ask } from "./api.js";
-import { h, merged, named, number, refill, scrolled, tableHead } from "./dom.js";
+import { h, merged, number, refill, scrolled, tableHead } from "./dom.js";
 
 const HITS_MAX = 100;
 
@@ -24,5 +24,5 @@ export async function screen(place) {
 
 function row(hit) {
   const stream = `${hit.kind}:${hit.context}`;
-  return h("tr", {}, h("td", { class: "name" }, h("a", { href: contextAddress(stream, hit.version, { msg: hit.item }) }, named(`${short(stream)}@${hit.version}`))), h("td", { class: "roomy" }, h("span", { class: "tag" }, hit.kind)), h("td", { class: "text" }, h("div", {}, hit.snippet)));
+  return h("tr", {}, h("td", { class: "name" }, versionLink(stream, hit.version, { msg: hit.item })), h("td", { class: "roomy" }, h("span", { class: "tag" }, hit.kind)), h("td", { class: "text" }, h("div", {}, hit.snippet)));
 }

@@ -254,7 +254,7 @@ def keeping(own: Iterable[Projection] = ()) -> Iterator[Store]:
 
 @contextmanager
 def keeping_if_possible(own: Iterable[Projection]) -> Iterator[Store]:
-    """Open the database as `keeping` does; one that cannot be written is opened for reading only."""
+    """Open the database as `keeping` does, or for reading only if it cannot be written."""
     with ExitStack() as stack:
         try:
             store = stack.enter_context(keeping(own))

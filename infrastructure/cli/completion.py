@@ -55,7 +55,7 @@ class Bash(BashComplete):
     )
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Return the words before the one to complete, and that one."""
+        """Return the words before the incomplete word, and the incomplete word."""
         line = os.environ.get("COMP_LINE")
         if line is None:
             return super().get_completion_args()

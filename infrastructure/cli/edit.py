@@ -89,7 +89,7 @@ def restore(
     backup, make a store.
 
     ITEM is an id, or the @version that `refold show CTX --evicted` prints. A call comes back together with its output.
-    What a summary tells comes back with `refold summarize CTX --undo`.
+    Items that a summary replaced come back with `refold summarize CTX --undo`.
 
     FILE is what `refold backup` wrote. The store is made at --into, or at the place of --db: whole, or not at all. With
     --at it is as it was at a position (pos:17), a time or a named moment. Programs must have closed a store that is

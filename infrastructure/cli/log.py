@@ -296,7 +296,7 @@ def _time_and_place(event: RecordedEvent) -> tuple[int, Position]:
 
 
 def _range_of(store: Store, reference: Reference) -> Range:
-    """Return the versions of a context that a reference means: all up to its moment, or those of its range."""
+    """Return the versions of a context that a reference names: all up to its moment, or its range."""
     stream = args.stream_of(store, reference.context)
     if reference.is_range:
         after, until = (view_of(store, stream, moment).version for moment in reference.ends)

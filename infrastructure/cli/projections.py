@@ -45,7 +45,7 @@ def projections(own: Own) -> None:
     ROWS were made from the events up to POSITION; BEHIND counts the events after it, which are folded as soon as
     somebody asks, or by `refold run`. WORKER is the process that keeps the rows up to date.
 
-    An event that a projection cannot fold is set aside: it goes on, and its rows are made without. Once it is mended,
+    A projection sets aside an event that it cannot fold, and goes on without it. Once the projection is mended,
     `refold rebuild` folds the event again.
 
     With --json: an array of {name, version, rows, position, behind, worker, rebuilt, stopped_at, error, set_aside:
@@ -211,7 +211,7 @@ def rebuilding_workers(store: Store, number: int | None, dask: str | None) -> It
 
 
 def _leave_interrupts_to_parent() -> None:
-    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent tells its workers when to stop."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal: the parent stops its workers itself."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 

@@ -86,7 +86,7 @@ def relative(microseconds: int, now: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration in the largest unit of which it has at least two; a few seconds are given with tenths."""
+    """Return a duration in the largest unit that it has at least two of; less than ten seconds with tenths."""
     if seconds < FEW_SECONDS:
         return f"{seconds:.1f} s"
     return next(f"{seconds / length:.0f} {name}" for name, length in LENGTHS if seconds >= 2 * length)
@@ -306,7 +306,7 @@ def _paging(program: list[str]) -> Iterator[None]:
 
 
 class _Text(io.TextIOWrapper):
-    """The output on its way to a terminal: colours and widths are those of the terminal."""
+    """The output to a terminal through a pager, with the colours and the width of the terminal."""
 
     def isatty(self) -> bool:
         """Return True."""

@@ -211,7 +211,7 @@ def _run_server(server: Any, listening: socket.socket, asked: Ending) -> None:
         end(number, frame)
 
     def is_wanted(record: logging.LogRecord) -> bool:
-        # Answers that are open at the end, as those of a page, are given up: that is no fault.
+        # The endless answers of open pages are cancelled at the end, which is no fault.
         fault = record.exc_info[1] if record.exc_info else None
         return not server.should_exit or not isinstance(fault, asyncio.CancelledError | None)
 

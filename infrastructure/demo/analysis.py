@@ -34,7 +34,7 @@ COLUMNS = ("order_id", "promised_at", "delivered_at", "warehouse", "carrier", "a
 
 
 def jobs(store: Store, simulation: Simulation, *, days: float, nodes: int) -> list[tuple[float, Job]]:
-    """Return the rounds of one session, a day apart, of which the last one goes on; and a crawl of so many nodes."""
+    """Return the rounds of one session, a day apart, the last one unfinished; and a crawl of so many nodes."""
     first = days - len(ROUNDS) + 0.4
     rounds = range(len(ROUNDS))
     answers: list[tuple[float, Job]] = [
@@ -70,7 +70,7 @@ async def answer_round(store: Store, simulation: Simulation, number: int) -> Non
         run.remove_node(wrong, reason="the table of last year") if number == 1 else None
         await work.describe()
         if not conclusion:
-            # It goes on: steps are queued, and no conclusion is there.
+            # The round is unfinished: steps are queued, and there is no conclusion.
             run.append_todo("draw", {"chart": "late orders by week"})
             run.steps_max = 2
             run.append_todo("draw", {"chart": "a second chart"})
@@ -124,7 +124,7 @@ class Analysis:
         return action, node
 
     async def wrong_way(self, before: str, number: int) -> str:
-        """Try something that fails, twice, and leave it: nobody goes on from there."""
+        """Try twice something that fails, and give it up: no node follows."""
         name, missing = before, f"orders_{2030 - number}"
         for attempt in range(2):
             await self.pause(2, 12)

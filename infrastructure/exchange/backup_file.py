@@ -57,7 +57,7 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
     """
     Events in the order of the log, column by column.
 
-    `places` are those of their streams in `streams`; `digests` has 32 bytes of each event.
+    `places` has the index of each event's stream in `streams`; `digests` has 32 bytes for each event.
     """
 
     streams: Annotated[list[Stream], _COLUMN]

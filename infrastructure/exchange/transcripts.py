@@ -192,7 +192,7 @@ def export_transcripts(
     """
     Write chats into a file, which is replaced as a whole, as JSON Lines; one chat is one JSON document.
 
-    Return for each chat what the form has no place for; a second version of one has the version behind its id.
+    Return for each chat what the form has no place for. The key is the chat's id; for a second version, `ID@VERSION`.
 
     Raises:
         InvalidInputError: a chat has nothing that the form has a place for, unless those are skipped; or the file

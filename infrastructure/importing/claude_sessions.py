@@ -70,7 +70,7 @@ class SessionFile(msgspec.Struct, kw_only=True):
     links: dict[str, str | None] = msgspec.field(default_factory=dict)
     # The places where the conversation was compacted, and the lines that the model still saw behind them.
     boundaries: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
-    # The ids of calls whose outputs were cleared, by the line that says so and by those without a message behind it.
+    # The ids of calls whose outputs were cleared, by the line that says so, and by later lines without a message.
     cleared: dict[str, frozenset[str]] = msgspec.field(default_factory=dict)
     titles: list[str] = msgspec.field(default_factory=list)
     passed_over: Counter[str] = msgspec.field(default_factory=Counter)
@@ -213,7 +213,7 @@ class _Exchange:
 
 
 class Order:
-    """The parent of each line of a file, None for a first line; and how many lines name one that cannot be found."""
+    """The parent of each line of a file, None for a first line; `lost` counts the lines whose parent is not found."""
 
     def __init__(self, file: SessionFile) -> None:
         self._file = file

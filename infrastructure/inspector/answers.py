@@ -97,7 +97,7 @@ def contexts_answer(store: Store, given: Parameters) -> Shape:
 
 
 def _names(store: Store, kinds: Sequence[str | None], limit: int, cursor: str | None) -> Shape:
-    # Streams of other kinds, as that of the named moments, are no contexts.
+    # Streams of other kinds, such as that of the named moments, are no contexts.
     wanted = [kind for kind in KINDS if None in kinds or kind in kinds]
     found = sorted(stream for kind in wanted for stream in store.log.streams(f"{kind}:"))
     shown = [stream for stream in found if cursor is None or stream > cursor][: limit + 1]

@@ -45,7 +45,7 @@ from ..views.shapes import Entry, Shape, describe, item_shape, item_text, replay
 from .answers import PAGE_MAX, as_json, item_view
 from .parameters import Parameters
 
-# A text is cut to this many characters, unless it is asked for by itself.
+# A text is cut to this many characters, unless the question asks for whole texts.
 BODY_MAX = 4_000
 
 

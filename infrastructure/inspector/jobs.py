@@ -124,7 +124,7 @@ class Jobs:
 
     @synchronized
     def _begin(self, job: Job, thread: threading.Thread) -> None:
-        """Start a job, and keep it in the place of the one before it, which must have ended."""
+        """Start a job, and keep it in the place of the earlier job of its name, which must have ended."""
         before = self._jobs.get(job.name)
         if before is not None and before.state == "running":
             raise InvalidInputError(f"a {before.kind} of {job.name} is running: wait for its end, or cancel it")

@@ -32,11 +32,11 @@ class _AgentLanes:
 
     def __init__(self) -> None:
         self.ends: list[int] = []
-        # How far one had to look from a node for the lane of the last one that goes on from it, by lane and column.
+        # The distance at which the last search from a lane and a column ended; the next one begins there.
         self._reached: dict[tuple[int, int], int] = {}
 
     def lane(self, wanted: int, column: int) -> int:
-        """Return the lane next to the wanted one that is free from a column on."""
+        """Return the lane nearest to the wanted one that is free from a column on."""
         ends, beginning = self.ends, self._reached.get((wanted, column), 0)
         found = len(ends)
         for distance in count(beginning):
@@ -74,7 +74,7 @@ def laid_out(graph: Trajectory) -> dict[str, Place]:
         band = keys.setdefault((node.run_id, node.sub_id), len(keys))
         if band == len(bands):
             bands.append(_AgentLanes())
-        # If it goes on from several nodes, the deepest one of its own agent counts.
+        # If a node follows several nodes, the deepest one of its agent counts.
         own = max((one for one in before if band_of[one] == band), key=columns.__getitem__, default=None)
         columns[name], band_of[name] = column, band
         lanes[name] = bands[band].lane(lanes[own] if own is not None else 0, column)

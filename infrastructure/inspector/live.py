@@ -58,7 +58,7 @@ async def _lines(jobs: Jobs, hide: Hide, after: Moment, request: Request) -> Asy
     while not await request.is_disconnected():
         if jobs.folding is not None and jobs.folding != folding:
             folding = done, total = jobs.folding
-            # A short step, as that of a question about a few new events, is no news.
+            # The last step is no news, so that a question about a few new events reports nothing.
             if done < total:
                 yield f"event: folding\ndata: {json.dumps({'done': done, 'total': total})}\n\n"
         seen, changed = jobs.since(seen)

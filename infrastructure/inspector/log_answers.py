@@ -101,7 +101,7 @@ class Filter(NamedTuple):
     text: str
 
     def takes(self, event: RecordedEvent | UnreadableEvent) -> bool:
-        """Return whether an event is wanted; one that cannot be read may be."""
+        """Return whether an event is wanted; an unreadable event always is, because it may be."""
         if isinstance(event, UnreadableEvent):
             return True
         tag = _tag(event)
@@ -114,7 +114,7 @@ class Filter(NamedTuple):
 
 
 def _log_of_context(store: Store, stream: str, given: Parameters, wanted: Filter, limit: int) -> Shape:
-    """Return the lines of one context; its versions are the moments from which a filtered question goes on."""
+    """Return the lines of one context; a filtered question goes on from a version instead of a moment."""
     head = store.log.head(stream)
     # Behind the end there is nothing yet: whoever asks on from there would miss what comes next.
     row = min(given.whole("after", given.whole("row", 0)), head)

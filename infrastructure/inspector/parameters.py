@@ -9,7 +9,7 @@ from ...domain.errors import InvalidInputError
 
 
 class Parameters(NamedTuple):
-    """The parameters of a request by name; `refs` are the values of the one that may be given several times."""
+    """The parameters of a request by name; `refs` are the values of `ref`, which may be given several times."""
 
     by_name: Mapping[str, Any]
     refs: Sequence[str]

@@ -30,7 +30,7 @@ VERSIONS_MAX = 10_000
 HELD_MAX = 10_000
 SUMS_MAX = 2_000
 COLUMNS = ("item", "birth", "v0", "v1", "type", "role", "agent", "tokens", "how", "reason")
-# The intervals of the context of the last question: those of the next window are taken from them.
+# The intervals of the context that was asked for last; the next window is taken from them.
 _last_read: Final[WeakKeyDictionary[Store, tuple[tuple[str, StreamEnd, int], list[Any]]]] = WeakKeyDictionary()
 
 
@@ -63,7 +63,7 @@ class Window(NamedTuple):
     last: int
 
     def touches(self, one: Any) -> bool:
-        """Return whether an item is seen in the window; one that leaves with its first version is shown as gone."""
+        """Return whether an item is seen in the window; an item that leaves with the first version is seen as gone."""
         return one.v0 <= self.last and (not one.v1 or one.v1 >= self.first)
 
     def is_within(self, one: Any) -> bool:

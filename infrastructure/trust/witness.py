@@ -269,7 +269,8 @@ class HttpWitness:
         self._ask(entry.encode())
 
     def entries(self) -> list[str]:
-        return self._ask(None).decode("utf-8", "replace").splitlines()
+        # Not `splitlines`: JSON keeps some characters in texts that end a line for it, such as U+2028.
+        return [line for line in self._ask(None).decode("utf-8", "replace").split("\n") if line]
 
     def _ask(self, data: bytes | None) -> bytes:
         from urllib.request import Request, urlopen

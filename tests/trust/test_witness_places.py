@@ -24,7 +24,7 @@ import refold
 from refold.domain.errors import StorageUnavailableError, TamperedError
 from refold.infrastructure.open import accept_store
 from refold.infrastructure.trust import checkpoints, witness
-from refold.infrastructure.trust.witness import FileWitness, HttpWitness
+from refold.infrastructure.trust.witness import Accepted, FileWitness, HttpWitness, text_of
 
 from .forging import Place
 
@@ -109,6 +109,17 @@ def test_an_endpoint_with_more_entries_than_are_read(url: str, monkeypatch: pyte
     monkeypatch.setattr(witness, "HTTP_BYTES_MAX", 3 * len(LINE))
     with pytest.raises(OSError, match="it has more than 51 bytes"):
         HttpWitness(url).entries()
+
+
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
+def test_an_endpoint_with_an_entry_whose_text_has_a_line_end(
+    url: str, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """Only a line feed ends an entry: the text in one may have other characters that end lines, which JSON keeps."""
+    entry = text_of(Accepted(lineage="a" * 32, time="", actor="mia", reason=f"moved{end}to Berlin"))
+    monkeypatch.setitem(globals(), "LINE", entry)
+
+    assert HttpWitness(url).entries() == [entry] * 3
 
 
 def test_an_endpoint_that_keeps_an_entry(url: str) -> None:

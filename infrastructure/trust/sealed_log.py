@@ -116,11 +116,13 @@ class _Receipts(Pending[list[Receipt]]):
         return self._receipts
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
+        stored = self._below.exception(timeout)
         try:
-            self.result(timeout)
-        except TimeoutError:
-            raise
+            self.result()
         except BaseException as error:
+            if error is not stored and not isinstance(error, Exception):
+                # It interrupted this thread, and says nothing about the append.
+                raise
             return error
         return None
 

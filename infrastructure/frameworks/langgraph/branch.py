@@ -211,19 +211,30 @@ class Branch:
             self._forget()
             self.low, self.is_alive = version, is_there
         elif key == KEPT:
-            kept = parse_kept(self.value(version))
-            self._kept = kept if self._kept is None else self._kept & kept
-            self.hidden |= self.versions.keys() - kept
-        elif key.startswith(BRANCH):
-            self.marks.append(Continuation(version, chat=key.removeprefix(BRANCH)))
-            self.chats.add(key.removeprefix(BRANCH))
-        elif key.startswith(RUN):
-            self.runs.add(key.removeprefix(RUN))
+            self.hidden |= self.versions.keys() - self._note_kept(self.value(version))
         elif key.startswith(CHECKPOINT):
             self._note_checkpoint(version, key.removeprefix(CHECKPOINT), is_there)
+        else:
+            self._note_other(version, key, is_older=False)
+
+    def _note_kept(self, value: Any) -> set[str]:
+        """Note a pruning, and return the checkpoints that it kept."""
+        kept = parse_kept(value)
+        self._kept = kept if self._kept is None else self._kept & kept
+        return kept
+
+    def _note_other(self, version: int, key: str, *, is_older: bool) -> None:
+        """Note a branch, a run or writes, before or behind all that are known."""
+        _, _, name = key.partition("/")
+        if key.startswith(BRANCH):
+            (self.marks.appendleft if is_older else self.marks.append)(Continuation(version, chat=name))
+            self.chats.add(name)
+        elif key.startswith(RUN):
+            self.runs.add(name)
         elif key.startswith(WRITES):
-            checkpoint, _, task = key.removeprefix(WRITES).partition("/")
-            self.writes.setdefault(checkpoint, deque()).append((version, task))
+            checkpoint, _, task = name.partition("/")
+            writes = self.writes.setdefault(checkpoint, deque())
+            (writes.appendleft if is_older else writes.append)((version, task))
 
     def _note_checkpoint(self, version: int, checkpoint: str, is_there: bool) -> None:
         if not is_there:
@@ -251,18 +262,11 @@ class Branch:
         if key == THREAD:
             self.low, self.is_alive = version, bool(event.value)
         elif key == KEPT:
-            kept = parse_kept(parse_json(event.value))
-            self._kept = kept if self._kept is None else self._kept & kept
-        elif key.startswith(BRANCH):
-            self.marks.appendleft(Continuation(version, chat=key.removeprefix(BRANCH)))
-            self.chats.add(key.removeprefix(BRANCH))
-        elif key.startswith(RUN):
-            self.runs.add(key.removeprefix(RUN))
+            self._note_kept(parse_json(event.value))
         elif key.startswith(CHECKPOINT):
             self._note_older_checkpoint(version, key.removeprefix(CHECKPOINT), bool(event.value))
-        elif key.startswith(WRITES):
-            checkpoint, _, task = key.removeprefix(WRITES).partition("/")
-            self.writes.setdefault(checkpoint, deque()).appendleft((version, task))
+        else:
+            self._note_other(version, key, is_older=True)
 
     def _note_older_checkpoint(self, version: int, checkpoint: str, is_there: bool) -> None:
         if not is_there:

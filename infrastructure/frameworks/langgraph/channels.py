@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from langchain_core.messages import BaseMessage
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 
-from ....domain.chat.context import ChatContext
+from ....domain.chat.context import ChatContext, ReadOnlyChatContext
 from ....domain.errors import NotFoundError
 from ....domain.ids import encoded_id, split_stream_id
 from ..conversation import IsCounted, Message
@@ -33,6 +33,12 @@ SOURCE = "langgraph.channel"
 # Before the name of the channel in the id of its chat.
 MARK = "."
 GONE = "the graph took it out of the channel"
+
+
+def view_at(store: Store, place: str) -> ReadOnlyChatContext:
+    """Return a chat at a version, given as `stream@version`."""
+    stream, _, version = place.rpartition("@")
+    return store.chat(split_stream_id(stream)[1], create=False).at(int(version))
 
 
 def messages_in(value: Any) -> list[BaseMessage] | None:
@@ -112,12 +118,10 @@ class ChannelChats:
         return _DeltaSnapshot(found) if named.get("is_snapshot") else found
 
     def _messages(self, named: dict[str, Any], values: Values) -> list[BaseMessage]:
-        stream, _, version = named["view"].rpartition("@")
         for known in self._known.values():
-            if known.chat.stream_id == stream and known.version == int(version):
+            if f"{known.chat.stream_id}@{known.version}" == named["view"]:
                 return known.copies.messages(named["count"], values)
-        view = self._store.chat(split_stream_id(stream)[1], create=False).at(int(version))
-        items = view.recorded_items()
+        items = view_at(self._store, named["view"]).recorded_items()
         found, _ = messages_of(items, values)
         require_shown(named["view"], items, len(found), named["count"])
         return found

@@ -16,11 +16,10 @@ from langgraph.checkpoint.base import empty_checkpoint, writes_sort_key
 
 from ....domain.canonical import parse_json
 from ....domain.chat.view import ChatView
-from ....domain.ids import split_stream_id
 from ...store import Store
 from ..conversation import IsCounted, Message
 from .branch import CHECKPOINT, FRAMEWORK, RUN, VALUE, WRITES, Branch, Saved, SavedCheckpoint, ShownMessages, holds
-from .channels import ChannelChats, messages_in
+from .channels import ChannelChats, messages_in, view_at
 from .messages import CONVERSATION, Copies, is_messages, messages_of, plain_of, require_shown
 from .values import Values
 
@@ -143,7 +142,7 @@ class Recording:
         """Return whether the chat shows the messages, since the graph did not change them after the parent."""
         held, earlier = self._branch.held, self._parent.get("messages") or {}
         is_held = held is not None and (held.channel, len(held.copies)) == (channel, earlier.get("count"))
-        return is_held and earlier["channel"] == channel and "view" not in earlier and self._is_kept(channel)
+        return is_held and earlier["channel"] == channel and "view" not in earlier and self._is_unchanged(channel)
 
     def _held_in(self, channel: str) -> ShownMessages | None:
         """Return the messages that the chat shows as those of a channel; None if they were not looked at."""
@@ -192,7 +191,7 @@ class Recording:
         earlier = (self._parent.get("messages") or {}).get("channel")
         if earlier is not None:
             if earlier not in channels:
-                return earlier if self._is_kept(earlier) else None
+                return earlier if self._is_unchanged(earlier) else None
             # A graph may put anything in the place of messages.
             if self._are_shown(earlier) or is_messages(channels[earlier]):
                 return str(earlier)
@@ -204,12 +203,10 @@ class Recording:
         base = self._branch.chat.version
         shown = self._messages and self._messages["channel"]
         for channel in {**put.checkpoint["channel_versions"], **put.channels}:
-            if channel == shown:
-                continue
-            if self._is_list(channel):
+            if channel == shown or self._show_list(channel):
                 continue
             ref = self._parent.get("values", {}).get(channel)
-            if ref is not None and self._is_kept(channel):
+            if ref is not None and self._is_unchanged(channel):
                 refs[channel] = f"{self._stream}@{ref}" if self._is_inherited and isinstance(ref, int) else ref
             elif channel in put.channels:
                 packed = self._values.pack(put.channels[channel], f"the channel {channel!r}")
@@ -217,11 +214,11 @@ class Recording:
                 refs[channel] = base + len(self._saved)
         return refs
 
-    def _is_list(self, channel: str) -> bool:
-        """Return whether a channel holds messages, which its own chat then shows."""
+    def _show_list(self, channel: str) -> bool:
+        """Let a chat of its own show a channel that holds messages; return whether it holds messages."""
         value = self._put.channels.get(channel)
         earlier = self._parent.get("lists", {}).get(channel)
-        if earlier and self._is_kept(channel):
+        if earlier and self._is_unchanged(channel):
             self._lists[channel] = earlier
         elif (messages := messages_in(value)) is not None and (messages or earlier):
             self._lists[channel] = self._channels.show(channel, value, self._values, self._is_counted)
@@ -230,7 +227,7 @@ class Recording:
     def _is_counted(self, message_id: str) -> bool:
         return holds(self._branch.chat, message_id) or bool(self._put.is_counted and self._put.is_counted(message_id))
 
-    def _is_kept(self, channel: str) -> bool:
+    def _is_unchanged(self, channel: str) -> bool:
         """Return whether a channel has the value that it had at the parent."""
         versions = self._put.checkpoint["channel_versions"]
         earlier = (self._parent.get("checkpoint", {}).get("json") or {}).get("channel_versions", {})
@@ -332,8 +329,7 @@ class Reader:
 
     def _view(self, found: SavedCheckpoint, about: dict[str, Any]) -> ChatView[Any]:
         if "view" in about:
-            stream, _, version = about["view"].rpartition("@")
-            return self._store.chat(split_stream_id(stream)[1], create=False).at(int(version))
+            return view_at(self._store, about["view"])
         branch = found.branch
         return branch.chat if branch.touched <= found.version else branch.past(found.version)
 

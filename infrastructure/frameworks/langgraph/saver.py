@@ -154,7 +154,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         found = thread.find(wanted, with_hidden=True) if wanted else thread.newest()
         history: dict[str, DeltaChannelHistory] = {channel: {"writes": []} for channel in channels}
         missing = set(channels)
-        for loaded in thread.passed(found, self._values()) if found and channels else ():
+        for loaded in thread.ancestors(found, self._values()) if found and channels else ():
             for write in reversed(loaded.writes):
                 if write[1] in missing:
                     history[write[1]]["writes"].append(write)

@@ -92,7 +92,7 @@ class Thread:
             InvalidInputError: a type in them may not be loaded.
             DamagedError: a saved value is none.
         """
-        return Reader(self._store, values, self._channels).load(found)
+        return self._reader(values).load(found)
 
     @synchronized
     def present(self, values: Values) -> tuple[Loaded, str] | None:
@@ -101,7 +101,7 @@ class Thread:
 
         So what others added is part of the state, also of a thread that others began; None for an empty one.
         """
-        found, reader = self.newest(), Reader(self._store, values, self._channels)
+        found, reader = self.newest(), self._reader(values)
         branch = found.branch if found else self._root
         if branch is None:
             return None
@@ -111,24 +111,27 @@ class Thread:
     @synchronized
     def metadata(self, found: SavedCheckpoint, values: Values) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
-        return Reader(self._store, values, self._channels).metadata(found)
+        return self._reader(values).metadata(found)
 
     @synchronized
     def writes(self, found: SavedCheckpoint, values: Values) -> list[Write]:
         """Return the writes on a checkpoint, in the order in which a run applies them."""
-        return Reader(self._store, values, self._channels).writes(found)
+        return self._reader(values).writes(found)
 
-    def passed(self, found: SavedCheckpoint, values: Values) -> Iterator[Loaded]:
+    def _reader(self, values: Values) -> Reader:
+        return Reader(self._store, values, self._channels)
+
+    def ancestors(self, found: SavedCheckpoint, values: Values) -> Iterator[Loaded]:
         """Yield the checkpoints before one, its parent first, each once; also those that were deleted."""
         # A checkpoint that was saved again, behind one that follows on it, is before itself.
-        passed, parent = {found.id}, self._before(found)
+        passed, parent = {found.id}, self._parent_of(found)
         while parent and parent.id not in passed:
             passed.add(parent.id)
             yield self.load(parent, values)
-            parent = self._before(parent)
+            parent = self._parent_of(parent)
 
     @synchronized
-    def _before(self, found: SavedCheckpoint) -> SavedCheckpoint | None:
+    def _parent_of(self, found: SavedCheckpoint) -> SavedCheckpoint | None:
         known = found.record.get("parent")
         return self.find(known, with_hidden=True) if known else None
 
@@ -142,8 +145,7 @@ class Thread:
 
     def holds(self, message_id: str) -> bool:
         """Return whether one of the thread's chats that are open holds a message; it waits for no other call."""
-        known = [one for one in (self._root, *list(self._forks.values())) if one]
-        return any(holds(one.chat, message_id) for one in known) or self._channels.holds(message_id)
+        return any(holds(one.chat, message_id) for one in self._open()) or self._channels.holds(message_id)
 
     # Saving
 
@@ -200,13 +202,18 @@ class Thread:
             raise DecisionRefusedError(f"the thread {target.name.thread!r} has checkpoints: copy to another one")
         # The branch with the newest checkpoint comes last, so that the graph goes on from it there, too.
         if newest:
-            target._take([*(branch for branch in self._branches() if branch is not newest.branch), newest.branch])
+            others = [branch for branch in self._branches() if branch is not newest.branch]
+            target._copy_branches([*others, newest.branch])
 
     # Branches
 
     def _reset(self) -> None:
         self._root, self._forks = None, {}
         self._channels.forget()
+
+    def _open(self) -> list[Branch]:
+        """Return the branches that are open, the root first."""
+        return [branch for branch in (self._root, *list(self._forks.values())) if branch]
 
     def _refresh(self) -> None:
         """Open the root, or read what others recorded in it."""
@@ -308,7 +315,7 @@ class Thread:
                 if attempt == CATCH_UPS_MAX - 1:
                     raise
                 self._channels.forget()
-                for branch in [one for one in (self._root, *self._forks.values()) if one]:
+                for branch in self._open():
                     branch.refresh()
             except BaseException:
                 # The log has either all of it or nothing; it is read again.
@@ -324,7 +331,7 @@ class Thread:
             # The root says whether the thread went on in another branch since; an append to a fork would not notice.
             self._refresh()
             newest = self._newest_known()
-        parent, is_at_end = self._place(put, newest)
+        parent, is_at_end = self._parent_for(put, newest)
         # Ids grow with time, so one that is not the greatest may have been saved before.
         former = self.find(put.id) if newest and put.id <= newest.id else None
         with self._store.transaction():
@@ -355,7 +362,7 @@ class Thread:
             self._forks[branch.chat.id] = branch
         recording.settle()
 
-    def _place(self, put: Put, newest: SavedCheckpoint | None) -> tuple[SavedCheckpoint | None, bool]:
+    def _parent_for(self, put: Put, newest: SavedCheckpoint | None) -> tuple[SavedCheckpoint | None, bool]:
         """
         Return the parent of a checkpoint, and whether the checkpoint comes at the end of the parent's branch.
 
@@ -387,10 +394,9 @@ class Thread:
 
     def _early_writes(self, checkpoint: str, branch: Branch) -> list[int | str]:
         """Return the events that have writes on a checkpoint which was not saved yet."""
-        known = [one for one in (self._root, *self._forks.values()) if one]
         return [
             version if one is branch else f"{one.chat.stream_id}@{version}"
-            for one in known
+            for one in self._open()
             for version, _ in one.writes.get(checkpoint, ())
         ]
 
@@ -413,7 +419,7 @@ class Thread:
         if saved:
             branch.note_saved(saved, last)
 
-    def _take(self, sources: Sequence[Branch]) -> None:
+    def _copy_branches(self, sources: Sequence[Branch]) -> None:
         """Copy branches of another thread."""
         root = self._root.chat if self._root else None
         beginning: dict[str, Saved | None] = self._beginning(self._root) if self._root else {THREAD: self._about()}

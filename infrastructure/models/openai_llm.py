@@ -64,7 +64,8 @@ class OpenAILLM(ClientLLM):
         return request | options
 
     async def answer(self, request: Request) -> AsyncIterator[LLMResponse]:
-        ending, calls = Ending(), _Calls()
+        ending = Ending()
+        calls = _Calls(ending.tool_calls)
         async with await self.client.chat.completions.create(**request) as stream:
             async for chunk in stream:
                 if chunk.usage is not None:
@@ -80,16 +81,15 @@ class OpenAILLM(ClientLLM):
                     text = choice.delta.content or choice.delta.refusal
                     if text:
                         yield spoken(text)
-        ending.tool_calls = calls.found()
         yield ending.response(self.provider)
 
 
 class _Calls:
-    """Joins the pieces of calls, whose arguments come in several chunks."""
+    """Joins the pieces of calls, whose arguments come in several chunks; `found` gets the calls as they begin."""
 
-    def __init__(self) -> None:
-        self._found: list[dict[str, str]] = []
-        self._by_index: dict[int, dict[str, str]] = {}
+    def __init__(self, found: list[dict[str, Any]]) -> None:
+        self._found = found
+        self._by_index: dict[int, dict[str, Any]] = {}
 
     def add(self, deltas: Sequence[Any] | None) -> None:
         """
@@ -106,10 +106,6 @@ class _Calls:
             if delta.function is not None:
                 call["name"] = delta.function.name or call["name"]
                 call["arguments"] += delta.function.arguments or ""
-
-    def found(self) -> list[dict[str, Any]]:
-        """Return the calls in the order in which they began."""
-        return list(self._found)
 
 
 def _usage(usage: Any) -> TokenBudget:

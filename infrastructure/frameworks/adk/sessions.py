@@ -205,21 +205,20 @@ class RefoldSessionService(BaseSessionService):
             return self._session(key, found, saved, _wanted_events(entries, config))
 
     def _session(self, key: Key, found: OpenChat, saved: Saved, events: list[Event]) -> Session:
+        state = self._whole_state(key, saved.state, {})
         session = Session(
-            id=key.session,
-            app_name=key.app,
-            user_id=key.user,
-            state=self._whole_state(key, saved.state),
-            events=events,
-            last_update_time=saved.at,
+            id=key.session, app_name=key.app, user_id=key.user, state=state, events=events, last_update_time=saved.at
         )
         session._storage_update_marker = _marker(found.chat.version)
         return session
 
-    def _whole_state(self, key: Key, own: Mapping[str, Any]) -> dict[str, Any]:
+    def _whole_state(self, key: Key, own: Mapping[str, Any], known: dict[str, dict[str, Any]]) -> dict[str, Any]:
+        """Return the state of a session with those of user and app; `known` has those that were read before."""
         state = dict(own)
         for prefix, chat_id in key.scopes.items():
-            state |= {f"{prefix}{name}": value for name, value in self._scope_state(chat_id).items()}
+            if chat_id not in known:
+                known[chat_id] = self._scope_state(chat_id)
+            state |= {f"{prefix}{name}": value for name, value in known[chat_id].items()}
         return state
 
     def _scope_state(self, chat_id: str) -> dict[str, Any]:
@@ -314,11 +313,7 @@ class RefoldSessionService(BaseSessionService):
         if value is None:
             return None
         own = value if STATE in value else value_at(self._store, row.key, value["since"])
-        state = dict(own[STATE]) if own else {}
-        for prefix, chat_id in key.scopes.items():
-            if chat_id not in states:
-                states[chat_id] = self._scope_state(chat_id)
-            state |= {f"{prefix}{name}": one for name, one in states[chat_id].items()}
+        state = self._whole_state(key, own[STATE] if own else {}, states)
         at = changed_at(self._store, row, saved, value["at"])
         return Session(id=key.session, app_name=key.app, user_id=key.user, state=state, last_update_time=at)
 

@@ -61,9 +61,8 @@ LISTS = ("added", "removed", "changed", "moved", "nodes_added", "nodes_removed",
 
 def view_answer(store: Store, given: Parameters) -> Shape:
     """Return the last items of a context, or those before them; of a run its graph."""
-    skip, address = 0, given.required("context")
-    if cursor := given.text("cursor"):
-        version, skip = _place(cursor)
+    address, (version, skip) = given.required("context"), _place(given)
+    if version is not None:
         address = f"{parse_reference(address).context}@{version}"
     view = view_at(store, address)
     if isinstance(view, RunView):
@@ -82,23 +81,20 @@ def view_answer(store: Store, given: Parameters) -> Shape:
 
 def history_answer(store: Store, given: Parameters) -> Shape:
     """Return the changes of a context up to a version, or of a node, oldest first."""
-    subject, start = given.required("context"), 0
-    version = 0
-    if cursor := given.text("cursor"):
-        version, start = _place(cursor)
+    subject, (version, start) = given.required("context"), _place(given)
     if is_node_name(subject):
         changes: Iterator[AuditEntry] = iter(
             node_changes(store.log, subject, store.audit_node(subject, given.text("attribute")))
         )
         stream = subject
     else:
-        view = view_at(store, f"{parse_reference(subject).context}@{version}" if cursor else subject)
+        view = view_at(store, subject if version is None else f"{parse_reference(subject).context}@{version}")
         stream, version = view.stream, view.version
         changes = view_changes(view, given.text("item"), given.text("attribute"))
     limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     found = list(islice(changes, start, start + limit + 1))
     page = list(_fitting((_cut(change_shape(one), _text_max(given)) for one in found), limit))
-    more = f"{version}:{start + len(page)}" if len(page) < len(found) else None
+    more = f"{version or 0}:{start + len(page)}" if len(page) < len(found) else None
     return {"subject": stream, "changes": page, "cursor": more}
 
 
@@ -125,7 +121,7 @@ def search_answer(store: Store, given: Parameters) -> Shape:
     if context is not None and kind is None:
         # A name without a kind means the same context as in the other tools.
         context = stream_named(store.log, context)
-    start = 0 if (cursor := given.text("cursor")) is None else _place(cursor)[1]
+    _, start = _place(given)
     limit = given.whole("limit", PAGE_ITEMS, 1, PAGE_ITEMS_MAX)
     end = min(start + limit + 1, HITS_MAX)
     hits = store.search(given.required("query"), kind=kind, context=context, limit=end)[start:]
@@ -205,18 +201,12 @@ def merge_answer(store: Store, given: Parameters) -> Shape:
     if how not in ("full", "result"):
         raise InvalidInputError(f"how is {how!r}: give full or result")
     version, expected, key = target.version, _expected(given), given.text("idempotency_key")
+    options: dict[str, Any] = {"expected_version": expected, "idempotency_key": key}
     if how == "result":
-        asyncio.run(target.merge_result(source, expected_version=expected, idempotency_key=key))
+        asyncio.run(target.merge_result(source, **options))
     else:
-        asyncio.run(
-            target.merge(
-                source,
-                instructions=given.flag("instructions"),
-                on_conflict=_rule(rule),
-                expected_version=expected,
-                idempotency_key=key,
-            )
-        )
+        instructions = given.flag("instructions")
+        asyncio.run(target.merge(source, instructions=instructions, on_conflict=_rule(rule), **options))
     merged, conflicts = (_made_by(store, target, version, key, kind) for kind in (Merged, ConflictResolved))
     return changed_shape(target, merged_shape(source, how, merged, conflicts))
 
@@ -245,7 +235,11 @@ def restore_answer(store: Store, given: Parameters) -> Shape:
     return changed_shape(chat, {"item_ids": back, "tokens": chat.estimated_tokens() - before})
 
 
-def _place(cursor: str) -> tuple[int, int]:
+def _place(given: Parameters) -> tuple[int | None, int]:
+    """Return the version and the place in the list at which a page begins, as the cursor says; without one None, 0."""
+    cursor = given.text("cursor")
+    if cursor is None:
+        return None, 0
     found = CURSOR.fullmatch(cursor)
     if found is None:
         raise InvalidInputError(f"{cursor!r} is no cursor: give the one of the answer before, with the same arguments")

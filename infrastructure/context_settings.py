@@ -68,6 +68,24 @@ class WindowSettings(NamedTuple):
     policy: AdmissionPolicy | None = None
     counter: TokenCounter | None = None
 
+    def opening(
+        self, *, user: str | None, session: str | None, agent: str | None, settled: tuple[str, ...] = IDENTITY
+    ) -> Opening:
+        """
+        Return the `Opening` of a window.
+
+        Raises:
+            InvalidInputError: the budget or the policy is invalid.
+        """
+        opened = WindowOpened(
+            max_tokens=require_max_tokens(MAX_TOKENS if self.max_tokens is None else self.max_tokens),
+            policy=require_policy(self.policy or "first_come"),
+            user=user,
+            session=session,
+            agent=agent,
+        )
+        return Opening("window", WINDOWS, opened, BeginWindow, settled)
+
     def window_on(self, journal: Journal[Any], system: System, trace: Trace = NO_TRACE) -> ContextWindow:
         """
         Return the window of a journal.
@@ -83,27 +101,3 @@ class WindowSettings(NamedTuple):
                 "them out, or set them on the window, which is an event"
             )
         return window
-
-
-def window_opening(
-    settings: WindowSettings,
-    *,
-    user: str | None,
-    session: str | None,
-    agent: str | None,
-    settled: tuple[str, ...] = IDENTITY,
-) -> Opening:
-    """
-    Return the `Opening` of a window.
-
-    Raises:
-        InvalidInputError: the budget or the policy is invalid.
-    """
-    opened = WindowOpened(
-        max_tokens=require_max_tokens(MAX_TOKENS if settings.max_tokens is None else settings.max_tokens),
-        policy=require_policy(settings.policy or "first_come"),
-        user=user,
-        session=session,
-        agent=agent,
-    )
-    return Opening("window", WINDOWS, opened, BeginWindow, settled)

@@ -286,22 +286,25 @@ def _place_of(log: Any, location: str) -> str:
 def _open_below(
     location: str, create: bool, read_only: bool, synchronous: str, codec: Codec, system: System
 ) -> Database:
+    log: Any
+    rows: ProjectionStore
     if location == ":memory:":
-        memory, rows = MemoryLog(system, read_only=read_only), MemoryProjectionStore()
-        return memory, _read_only(memory, rows) if read_only else rows
-    if location.startswith("postgresql://"):
+        log, rows = MemoryLog(system, read_only=read_only), MemoryProjectionStore()
+    elif location.startswith("postgresql://"):
         from .log.postgres.log import PostgresLog
         from .projecting.rows.postgres import PostgresProjectionStore
 
-        shared = PostgresLog(location, create=create, read_only=read_only, codec=codec, system=system)
-        there = PostgresProjectionStore(shared)
-        return shared, _read_only(shared, there) if read_only else there
-    from .log.sqlite.log import SqliteLog
-    from .projecting.rows.sqlite import SqliteProjectionStore
+        log = PostgresLog(location, create=create, read_only=read_only, codec=codec, system=system)
+        rows = PostgresProjectionStore(log)
+    else:
+        from .log.sqlite.log import SqliteLog
+        from .projecting.rows.sqlite import SqliteProjectionStore
 
-    log = SqliteLog(location, create=create, read_only=read_only, synchronous=synchronous, codec=codec, system=system)
-    kept = SqliteProjectionStore(log)
-    return log, _read_only(log, kept) if read_only else kept
+        log = SqliteLog(
+            location, create=create, read_only=read_only, synchronous=synchronous, codec=codec, system=system
+        )
+        rows = SqliteProjectionStore(log)
+    return log, _read_only(log, rows) if read_only else rows
 
 
 def _read_only(log: LiveLog, kept: ProjectionStore) -> ProjectionStore:

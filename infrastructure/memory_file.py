@@ -9,9 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from ..domain.arguments import require_path
-from ..domain.clock import REAL_SYSTEM
 from ..domain.concurrency.threads import in_thread
-from ..domain.context.context import Attachment
 from ..domain.errors import InvalidInputError, NotFoundError, StorageUnavailableError
 from ..domain.ids import decoded_id
 from ..domain.memory.memory import InMemoryMemoryStore, Memory
@@ -44,10 +42,7 @@ class SqliteMemoryStore(Memory):
                 f"{path} holds the records of an older memory: open a new file, and take them over with "
                 f"import_agent_memory(memory, {str(path)!r})"
             ) from error
-        attachment = Attachment(
-            self._store.log, system=REAL_SYSTEM, durability="commit", unflushed=None, is_detached=False
-        )
-        super().__init__(attachment)
+        super().__init__(self._store._attachment(None))
 
     def __repr__(self) -> str:
         return f"SqliteMemoryStore({self._store!r})"

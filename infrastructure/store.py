@@ -38,7 +38,7 @@ from .context_streams import Opening, context_named, missing_streams, open_journ
 from .exits import flush_all, flush_at_exit, flush_behind, warn_of_unclosed
 from .projecting.runner import ProjectionRunner
 from .queries.cuts import LogEnd, cut_at
-from .subscription import Cursor, Subscription, wanted
+from .subscription import Cursor, Subscription, event_filter
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -252,10 +252,10 @@ class Store:
                 another budget or policy (setting `window.max_tokens` changes it).
             NotFoundError: it does not exist and `create` is False.
         """
-        from .context_settings import WindowSettings, window_opening
+        from .context_settings import WindowSettings
 
         settings = WindowSettings(max_tokens, policy, counter)
-        opening = window_opening(settings, user=user, session=session, agent=agent)
+        opening = settings.opening(user=user, session=session, agent=agent)
         return settings.window_on(self._journal(context_id, opening, create, durability), self._system)
 
     def memory(self, *, durability: Durability | None = None) -> Memory:
@@ -300,11 +300,11 @@ class Store:
                 or policy.
         """
         from ..domain.window.window import AgentContext
-        from .context_settings import WindowSettings, window_opening
+        from .context_settings import WindowSettings
 
         settings = WindowSettings(max_tokens, policy, counter)
         # A session may begin before its user is known, so the window keeps the user and session of its first request.
-        opening = window_opening(settings, user=user_id, session=session_id, agent=None, settled=())
+        opening = settings.opening(user=user_id, session=session_id, agent=None, settled=())
         name = session_id if session_id is not None else trace_id
         trace = Trace(endpoint_name, trace_id)
         with trace.recording():
@@ -442,7 +442,7 @@ class Store:
             require_instance(after, Moment, "after", "give a moment, as `store.now()` or `store.moments()` returns it")
         cursor = None if name is None else Cursor(self._projections, name)
         start = (cursor.moment if cursor else None) or after or BEGINNING
-        return Subscription(self.log, after=start, wanted=wanted(kinds, contexts), cursor=cursor)
+        return Subscription(self.log, after=start, wanted=event_filter(kinds, contexts), cursor=cursor)
 
     def recorder(self, context: str | None = None, *, slice_number: int | None = None) -> StoreRecorder:
         """

@@ -51,7 +51,7 @@ class EventFilter(NamedTuple):
         return self.kinds is None or split_stream_id(event.stream)[0] in self.kinds
 
 
-def wanted(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> EventFilter:
+def event_filter(kinds: Iterable[str] | None, contexts: Iterable[str] | None) -> EventFilter:
     """
     Return the filter for kinds of contexts, and for contexts given as `kind:id`.
 

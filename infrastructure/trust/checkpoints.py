@@ -83,7 +83,7 @@ class Checkpoints:
         self._has_warned = self._is_closed = self._is_behind = False
         self._outage = ""
         self._written_at = self._sampled_at = 0.0
-        self._looked_at = self._said_at = REAL_SYSTEM.monotonic()
+        self._looked_at = self._entry_at = REAL_SYSTEM.monotonic()
         # The text of the note as long as the witness does not know of this writer.
         self._unannounced = f"a writer of {socket.gethostname()}, who opened it at {_now()}"
         self._work = BackgroundWork(
@@ -115,7 +115,7 @@ class Checkpoints:
         except RefoldError:
             raise
         except Exception as error:
-            self._say(error)
+            self._note_failure(error)
             if not self.known.read_only:
                 self._note_outage(self._unannounced)
 
@@ -167,12 +167,12 @@ class Checkpoints:
     def _add(self, entry: Entry) -> None:
         self.witness.add(text_of(entry))
         self.known.seen.add(entry)
-        self._said_at = REAL_SYSTEM.monotonic()
+        self._entry_at = REAL_SYSTEM.monotonic()
 
     def _note_outage(self, note: str | None) -> None:
         self._notes.set_note(OUTAGE, before=self._notes.note(OUTAGE), after=note)
 
-    def _say(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         """Say once that the witness cannot be reached; `verify` and `refold witness` say it as long as it is so."""
         self.failure = f"{type(error).__name__}: {error}"
         if not self._has_warned:
@@ -191,7 +191,7 @@ class Checkpoints:
     def write(self) -> None:
         """Hand over a checkpoint of all that this process has committed; that the witness is out of reach is said."""
         # A thread that is at a step took what was noted, and has not handed it over yet.
-        while locked(self._stepping, self._has_more) and self._step_or_say():
+        while locked(self._stepping, self._has_more) and self._try_step():
             pass
 
     def _has_more(self) -> bool:
@@ -202,7 +202,7 @@ class Checkpoints:
         seen = self.known.seen
         return locked(self._stepping, lambda: (seen.last, dict(seen.slices)))
 
-    def _step_or_say(self) -> bool:
+    def _try_step(self) -> bool:
         try:
             return self._step()
         except RefoldError:
@@ -222,13 +222,13 @@ class Checkpoints:
         try:
             if not known.is_connected:
                 self._connect()
-            if not self._is_announced or REAL_SYSTEM.monotonic() - self._said_at > DAY_SECONDS:
+            if not self._is_announced or REAL_SYSTEM.monotonic() - self._entry_at > DAY_SECONDS:
                 self._announce(known.seen.lineage or lineage_of(self._notes))
-            return self._written()
+            return self._write()
         except RefoldError:
             raise
         except Exception as error:
-            self._say(error)
+            self._note_failure(error)
             if not self._is_announced and self._notes.note(OUTAGE) is None:
                 # Another writer reached the witness, and removed the note.
                 self._note_outage(self._unannounced)
@@ -237,15 +237,15 @@ class Checkpoints:
                 known.noted, self._is_behind = [], True
             raise
 
-    def _written(self) -> bool:
+    def _write(self) -> bool:
         known = self.known
         noted, known.noted = known.noted, []
         was_behind = self._is_behind
         changed: dict[int, SliceSeen] = {}
         try:
             for lane, events in _by_lane(noted):
-                changed[lane] = self._added(lane, events)
-            is_more = self._is_behind and self._caught_up(changed)
+                changed[lane] = self._add_events(lane, events)
+            is_more = self._is_behind and self._catch_up(changed)
             if changed:
                 self._hand_over(changed)
         except BaseException:
@@ -259,7 +259,7 @@ class Checkpoints:
         assert state is not None, "the witness was asked"
         return state
 
-    def _added(self, lane: int, events: Sequence[RecordedEvent]) -> SliceSeen:
+    def _add_events(self, lane: int, events: Sequence[RecordedEvent]) -> SliceSeen:
         """Add committed events of a slice to its tree, and those of other writers before them."""
         state = self._state(lane)
         rows: list[SegmentRow] = []
@@ -274,7 +274,7 @@ class Checkpoints:
         self.known.keep(lane, rows)
         return state.seen()
 
-    def _caught_up(self, changed: dict[int, SliceSeen]) -> bool:
+    def _catch_up(self, changed: dict[int, SliceSeen]) -> bool:
         """Add a page of the events that were there before the store had a witness; return whether there are more."""
         left = READ_EVENTS
         for lane, end in self.known.log.now().heads:
@@ -340,7 +340,7 @@ class Checkpoints:
         except RefoldError:
             raise
         except Exception as error:
-            self._say(error)
+            self._note_failure(error)
 
     def sample(self, rows: Sequence[CatalogueRow]) -> None:
         """
@@ -379,11 +379,11 @@ class Checkpoints:
         self._work.close()
         try:
             self.write()
-            locked(self._stepping, self._end)
+            locked(self._stepping, self._announce_end)
         finally:
             self._is_closed = True
 
-    def _end(self) -> None:
+    def _announce_end(self) -> None:
         if not self._is_announced or self.failure:
             return
         seen = self.known.seen
@@ -405,7 +405,7 @@ class Checkpoints:
         except RefoldError:
             raise
         except Exception as error:
-            self._say(error)
+            self._note_failure(error)
 
     def _ended_in(self, seen: WitnessHistory) -> list[str]:
         now = REAL_SYSTEM.now()
@@ -428,7 +428,4 @@ def _by_lane(noted: Sequence[Sequence[Receipt]]) -> list[tuple[int, list[Recorde
         for receipt in receipts:
             for recorded in () if receipt.replayed else receipt.events:
                 lanes.setdefault(recorded.position.slice, []).append(recorded)
-    return [(lane, sorted(events, key=_number)) for lane, events in lanes.items()]
-
-
-_number = attrgetter("position.number")
+    return [(lane, sorted(events, key=attrgetter("position.number"))) for lane, events in lanes.items()]

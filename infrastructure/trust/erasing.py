@@ -224,7 +224,7 @@ class Eraser:
         if keys is not None:
             with _unfinished():
                 # It waits for others, and rows must not have the texts for so long.
-                self._take_out(self.made_of(done))
+                self._remove_derived(self.made_of(done))
                 keys.close_retired_keys()
             late = len(done)
             # Others may have recorded events with the keys meanwhile.
@@ -233,14 +233,20 @@ class Eraser:
             unreached = self.finish([erasure], self.made_of(done[late:]))
         unreached += (
             *self._archives_of(done),
-            *self._lost(user),
+            *self._unknown_contexts(user),
             *selection.unreached(),
-            *self._names(user),
+            *self._ids_with_name(user),
             *OUTSIDE,
         )
-        actor, end = current_meta(default_actor=None, idempotency_key=None).actor, self._log.end(STREAM)
-        about, owner = (erasure, scope, wanted.why), (event.subject, salt)
-        receipt = receipt_of(about, actor, self._system.now(), done, end, unreached, owner, signer)
+        receipt = receipt_of(
+            event,
+            done,
+            actor=current_meta(default_actor=None, idempotency_key=None).actor,
+            erased_at=self._system.now(),
+            end=self._log.end(STREAM),
+            unreached=unreached,
+            signer=signer,
+        )
         return replace(_erasure(scope, done, selection), is_dry_run=False, unreached=unreached, receipt=receipt)
 
     # What is taken
@@ -252,7 +258,7 @@ class Eraser:
             selection.take_whole(self._streams_of(wanted.user))
             if not selection.whole:
                 none = f"there is no context of the user {wanted.user!r}"
-                raise NotFoundError("; ".join([none, *self._lost(wanted.user)]))
+                raise NotFoundError("; ".join([none, *self._unknown_contexts(wanted.user)]))
             return selection
         streams = [context_named(self._log, one) for one in wanted.contexts or ()]
         if wanted.item is None:
@@ -314,7 +320,7 @@ class Eraser:
             first = f"take {counted(left, 'context')} with other texts back (unarchive), then " if left else ""
             yield f"the archive {file}, from which nothing of it comes back: {first}delete it"
 
-    def _lost(self, user: str | None) -> list[str]:
+    def _unknown_contexts(self, user: str | None) -> list[str]:
         """Say how many contexts may be those of a user, and nobody can tell."""
         if user is None or not isinstance(self._log, DestroysKeys):
             return []
@@ -324,7 +330,7 @@ class Eraser:
         what = "whose keys are not in the table data_key, or were changed there: nobody knows whose they are"
         return [f"{counted(len(lost), 'context')} {what}"]
 
-    def _names(self, user: str | None) -> list[str]:
+    def _ids_with_name(self, user: str | None) -> list[str]:
         """Say how many names of contexts have the name of a user, which no erasure changes."""
         count = 0 if user is None else sum(user in stream for stream in self._log.streams())
         return [f"the user's name in the id of {counted(count, 'context')}"] if count else []
@@ -356,7 +362,10 @@ class Eraser:
             if not left:
                 return
             seals = [(one.remnant.stream, one.remnant.version, one.seal) for one in left]
-            events = [replace(one, whole=_whole(one, selection)) for one in erased_events(event, seals)]
+            events = [
+                replace(one, whole=tuple(part.stream for part in one.erased if part.stream in selection.whole))
+                for one in erased_events(event, seals)
+            ]
             if wanted.check is not None and not done:
                 wanted.check()
             # At these versions nothing that is held shows what is to be erased: it may be merged into one any time.
@@ -393,7 +402,7 @@ class Eraser:
         Raises:
             StorageError: the database refused; the next process that opens the store tries again.
         """
-        self._take_out([*self._runner.projections.values()] if made is None else [*made])
+        self._remove_derived([*self._runner.projections.values()] if made is None else [*made])
         if isinstance(self._log, DestroysKeys):
             self._log.destroy_retired_keys()
         unreached = (*unreached, *self._log.scrub())
@@ -402,7 +411,7 @@ class Eraser:
         note_own(self._log, self._log.head(STREAM))
         return unreached
 
-    def _take_out(self, made: Sequence[Projection]) -> None:
+    def _remove_derived(self, made: Sequence[Projection]) -> None:
         """Drop erased texts from memory, and make rows anew that were made of them."""
         self._log.forget()
         forgetting.forget(self._log)
@@ -487,11 +496,6 @@ def _unfinished() -> Iterator[None]:
         yield
     except StorageError as error:
         raise StorageError(UNFINISHED.format(error)) from error
-
-
-def _whole(event: StoreErased, selection: Selection) -> tuple[str, ...]:
-    """Return which of the streams that an event names are erased whole."""
-    return tuple(one.stream for one in event.erased if one.stream in selection.whole)
 
 
 def _is_run_of(stream: str, user: str) -> bool:

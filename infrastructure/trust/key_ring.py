@@ -56,9 +56,9 @@ class DataKey:
         self.id, self.subject, self.row, self.secret = row.id, row.subject, row, secret
         self.cipher = AESGCM(secret)
 
-    def sealed(self, data: bytes, bound: bytes) -> bytes:
-        """Return `data` encrypted under a new nonce, which comes first; `bound` must be given to open."""
-        nonce = os.urandom(NONCE_BYTES)
+    def sealed(self, data: bytes, bound: bytes, nonce: bytes = b"") -> bytes:
+        """Return the nonce, by default a new one, and `data` encrypted under it; `bound` must be given to open."""
+        nonce = nonce or os.urandom(NONCE_BYTES)
         return nonce + self.cipher.encrypt(nonce, data, bound)
 
     def opened(self, data: bytes, bound: bytes) -> bytes:

@@ -14,7 +14,7 @@ from ...domain.ids import require_reference
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent, covered, encode_payload
 from ..log.evidence import SEGMENT, place
 from .checkpoints import Checkpoints
-from .known_events import KnownEvents
+from .known_events import READ_EVENTS, KnownEvents
 from .merkle import GrowingTree, consistency_path, inclusion_path, is_consistent, leaf_hash, root_of
 from .slices import HEIGHT, SliceEvidence
 from .witness import (
@@ -29,7 +29,6 @@ from .witness import (
     slices_of,
 )
 
-READ_EVENTS = 2_048
 LEAF, NODE = "00", "01"
 Proof = dict[str, Any]
 

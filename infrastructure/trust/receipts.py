@@ -94,24 +94,20 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def receipt_of(
-    about: tuple[str, str, str],
+    event: StoreErased,
+    done: Sequence[Sealed],
+    *,
     actor: str | None,
     erased_at: float,
-    done: Sequence[Sealed],
     end: StreamEnd,
-    unreached: Sequence[str],
-    subject: tuple[bytes, bytes],
+    unreached: tuple[str, ...],
     signer: Signer | None,
 ) -> Receipt:
-    """
-    Return the receipt of an erasure: `about` are its id, its scope and the reason, `subject` is the hash of the user's
-    name and its salt.
-    """
-    erasure, scope, why = about
+    """Return the receipt of the erasure that `event` begins; `end` is the end of its stream when it was finished."""
     bare = Receipt(
-        erasure=erasure,
-        scope=scope,
-        why=why,
+        erasure=event.erasure,
+        scope=event.scope,
+        why=event.why,
         actor=actor,
         erased_at=erased_at,
         contexts=len({one.remnant.stream for one in done}),
@@ -119,9 +115,9 @@ def receipt_of(
         seals=_hash_of([(one.remnant.stream, one.remnant.version, one.seal) for one in done]),
         version=end.version,
         digest=end.digest.hex(),
-        subject=subject[0].hex(),
-        salt=subject[1].hex() if subject[0] else "",
-        unreached=tuple(unreached),
+        subject=event.subject.hex(),
+        salt=event.salt.hex(),
+        unreached=unreached,
     )
     covered = bare.covered()
     signature = b"" if signer is None else signer.sign(covered)

@@ -9,7 +9,6 @@ are bound to the ciphertext: moved to another place, it does not open (docs/adr/
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -208,8 +207,7 @@ class SealedLog(LogOver):
     def _seal(self, key: DataKey, reference: str, meta: bytes, payload: bytes, nonce: bytes = b"") -> Sealed:
         packed = self._compression.shrink(payload) if len(payload) >= COMPRESSED_MIN else PLAIN_MARK + payload
         plain = len(meta).to_bytes(META_SIZE_BYTES, "big") + meta + packed
-        nonce = nonce or os.urandom(NONCE_BYTES)
-        return Sealed(key.id, nonce + key.cipher.encrypt(nonce, plain, reference.encode()))
+        return Sealed(key.id, key.sealed(plain, reference.encode(), nonce))
 
     def _receipt(self, new: NewEvents, metas: Sequence[Meta], receipt: Receipt) -> Receipt:
         if receipt.replayed:
@@ -341,7 +339,7 @@ class SealedLog(LogOver):
         """Return such a payload with another event; its meta stays, and its key. The result is the same each time."""
         sealed: Any = SEALED_CODEC.decode(payload, f"event {reference}")
         (plain,) = self._decrypted([sealed], [reference])
-        meta = plain[META_SIZE_BYTES : META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")]
+        meta = plain[META_SIZE_BYTES : _meta_end(plain)]
         inner = encode_payload(event)
         # A nonce that depends on all that is encrypted comes with nothing else: a copy that goes on compares payloads.
         nonce = self.ring.hashed_bytes(reference.encode() + b" " + meta + inner)[:NONCE_BYTES]
@@ -371,19 +369,12 @@ class SealedLog(LogOver):
             return Lost(lost.reference)
 
     def _events(self, events: Sequence[Event], references: Sequence[str]) -> list[Event]:
-        def name(place: int) -> str:
-            return f"event {references[place]}"
-
-        return self._codec.decode_many(self._payloads(self._decrypted(events, references), name), name)
+        return self._decoded(self._decrypted(events, references), references)
 
     def _recorded(self, recorded: Sequence[RecordedEvent]) -> Iterator[RecordedEvent]:
         references = [one.reference for one in recorded]
-
-        def name(place: int) -> str:
-            return f"event {references[place]}"
-
         plains = self._decrypted([one.event for one in recorded], references)
-        events = self._codec.decode_many(self._payloads(plains, name), name)
+        events = self._decoded(plains, references)
         for one, plain, event, reference in zip(recorded, plains, events, references, strict=True):
             yield _renewed(one, event, self._meta(one, plain, reference))
 
@@ -404,15 +395,20 @@ class SealedLog(LogOver):
                 raise DamagedError(f"event {reference}", f"it does not open with its key {event.k!r}") from error
         return plains
 
+    def _decoded(self, plains: Sequence[bytes], references: Sequence[str]) -> list[Event]:
+        def name(place: int) -> str:
+            return f"event {references[place]}"
+
+        return self._codec.decode_many(self._payloads(plains, name), name)
+
     def _payloads(self, plains: Sequence[bytes], name: Callable[[int], str]) -> list[bytes]:
-        packed = [one[META_SIZE_BYTES + int.from_bytes(one[:META_SIZE_BYTES], "big") :] for one in plains]
-        return self._compression.expand_many(packed, name)
+        return self._compression.expand_many([one[_meta_end(one) :] for one in plains], name)
 
     def _meta(self, recorded: RecordedEvent, plain: bytes, reference: str) -> Meta:
         if not isinstance(recorded.event, Sealed):
             return recorded.meta
         key_id = recorded.event.k
-        stored = plain[META_SIZE_BYTES : META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")]
+        stored = plain[META_SIZE_BYTES : _meta_end(plain)]
         known = self._metas.get((key_id, stored))
         if known is None:
             meta = decode_meta(stored or None, f"event {reference}")
@@ -467,11 +463,11 @@ class SealedLog(LogOver):
     def read_all(self, *, after: Moment, limit: int, until: Moment | None = None, undecodable: bool = False) -> Page:
         with self.opening_errors():
             page = self.below.read_all(after=after, limit=limit, until=until, undecodable=undecodable)
-        if not undecodable:
-            return Page([*self._recorded(page.events)], page.moment)
         try:
             return Page([*self._recorded(page.events)], page.moment)
         except (DamagedError, KeyUnavailableError):
+            if not undecodable:
+                raise
             # Projections go on without marked events, and must not because a file of keys is away for a moment.
             self.ring.require_masters()
             return Page([*map(self._marked, page.events)], page.moment)
@@ -522,6 +518,11 @@ class SealedLog(LogOver):
 
     def doubtful_streams(self) -> Iterable[str]:
         return self.below.doubtful_streams()
+
+
+def _meta_end(plain: bytes) -> int:
+    """Return where the meta of an event ends in the plain text."""
+    return META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")
 
 
 def _with_key_id(meta: Meta, key_id: str | None) -> Meta:

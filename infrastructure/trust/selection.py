@@ -197,16 +197,16 @@ class Selection:
         behind those.
         """
         if not self._has_texts:
-            self._texts |= {_hash(text) for one in self.sealed() for text in _gone(one)}
+            self._texts |= {_hash(text) for one in self.sealed() for text in _erased_texts(one)}
             self._has_texts = True
         while (page := self._log.read_all(after=self._moment, limit=PAGE_EVENTS, undecodable=True)).events:
             for recorded in page.events:
-                self._look(recorded, self._texts)
-                self._look_for_name(recorded)
+                self._examine(recorded)
+                self._find_name(recorded)
             self._moment = page.moment
 
-    def _look(self, recorded: RecordedEvent, texts: set[bytes]) -> None:
-        stream, version, event = recorded.stream, recorded.version, recorded.event
+    def _examine(self, recorded: RecordedEvent) -> None:
+        stream, version, event, texts = recorded.stream, recorded.version, recorded.event, self._texts
         # The events of erasures have the seals by which all others are read, so nothing in them changes.
         if stream == STREAM or isinstance(event, Undecodable):
             return
@@ -258,7 +258,7 @@ class Selection:
         if isinstance(event, run.NodeEvent):
             self._nodes.add((stream, _name_of(event)))
 
-    def _look_for_name(self, recorded: RecordedEvent) -> None:
+    def _find_name(self, recorded: RecordedEvent) -> None:
         if self._user is None or isinstance(recorded.event, Undecodable) or not self._may_name(recorded):
             return
         event, meta = self._without_texts(recorded)
@@ -312,7 +312,7 @@ def _hash(text: str) -> bytes:
     return blake2b(text.encode(errors="surrogatepass"), digest_size=HASH_BYTES).digest()
 
 
-def _gone(one: Sealed) -> Iterator[str]:
+def _erased_texts(one: Sealed) -> Iterator[str]:
     """Yield the texts that an event loses."""
     left = {*_texts_of(one.remnant.event)}
     return (text for text in _texts_of(one.recorded.event) if text not in left)

@@ -354,8 +354,8 @@ def is_over(writer: WriterOpened, now: float) -> bool:
 def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
     except (PermissionError, OverflowError):
         return True
+    except ProcessLookupError:
+        return False
     return True

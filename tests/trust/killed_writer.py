@@ -18,10 +18,10 @@ STEPS: dict[str, tuple[type, str]] = {
     "announced": (Checkpoints, "_announce"),
     "told the witness": (FileWitness, "add"),
     "noted": (KnownEvents, "note"),
-    "checkpoint begun": (Checkpoints, "_written"),
+    "checkpoint begun": (Checkpoints, "_write"),
     "segments stored": (KnownEvents, "keep"),
     "checkpoint handed over": (Checkpoints, "_hand_over"),
-    "closed": (Checkpoints, "_end"),
+    "closed": (Checkpoints, "_announce_end"),
     "commit": (GroupCommitter, "submit"),
 }
 EVENTS = 530

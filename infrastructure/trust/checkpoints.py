@@ -1,5 +1,5 @@
 """
-Checkpoints: what a process tells the witness of a store, and when.
+Checkpoints: the entries that a process writes to the witness of a store, and when.
 
 Appending costs nothing more: a thread takes what was committed, adds it to the Merkle trees, and hands a checkpoint to
 the witness, at most one a second, and at `flush` and `close`. Rows of segments are stored before their checkpoint, and
@@ -56,13 +56,13 @@ from .witness import (
 INTERVAL_SECONDS = 1.0
 # After so many entries a checkpoint is a full one: it names all slices and writers, not only the slices that changed.
 FULL_EVERY = 256
-# So often at most a writer looks what others wrote to other slices: its checkpoint then proves their events as well.
+# At most so often a writer reads what others wrote to other slices: its checkpoint then proves their events as well.
 LOOK_SECONDS = 300.0
 # Appends that are kept in memory for a witness that is out of reach.
 NOTED_MAX = 10_000
 # A context with more events is not drawn: reading them would hold up an answer.
 SAMPLED_EVENTS_MAX = 512
-# The name of the note in the database of a writer that could not reach the witness.
+# The note in the database that a writer leaves when it cannot reach the witness.
 OUTAGE = "witness/outage"
 # The note that the store has a witness.
 KNOWN = "witness/known"
@@ -75,7 +75,7 @@ class Checkpoints:
 
     def __init__(self, known: KnownEvents, rows: ProjectionStore, witness: Witness, log: LiveLog | None = None) -> None:
         self.known, self.witness = known, witness
-        # The log whose events projections fold: of an encrypted one, that which opens them.
+        # The log whose events projections fold; that of an encrypted store decrypts them.
         self._whole_log = known.log if log is None else log
         # Why the witness could not be reached; empty if it could.
         self.failure = ""
@@ -123,7 +123,7 @@ class Checkpoints:
         """Read the entries of the witness, and announce this process as a writer."""
         seen, known = WitnessHistory(self.witness.entries()), self.known
         if seen.unreadable and not seen.lineage:
-            # A page of a proxy, or a file of something else: to begin anew there would compare nothing with anything.
+            # It is the page of a proxy, or another file: a history that begins anew there has nothing to compare.
             raise ValueError(f"it has {counted(seen.unreadable, 'line')}, none of which is an entry")
         if not seen.lineage and self._notes.note(KNOWN):
             what = f"the witness {self.witness!r} has no entries, and this store had a witness: nothing is compared"
@@ -189,8 +189,8 @@ class Checkpoints:
         return REAL_SYSTEM.monotonic() - self._written_at >= INTERVAL_SECONDS
 
     def write(self) -> None:
-        """Hand over a checkpoint of all that this process has committed; that the witness is out of reach is said."""
-        # A thread that is at a step took what was noted, and has not handed it over yet.
+        """Hand over a checkpoint of all that this process has committed; warn if the witness is out of reach."""
+        # Under the lock: a thread in a step has taken the noted events, and may not have handed them over yet.
         while locked(self._stepping, self._has_more) and self._try_step():
             pass
 
@@ -324,7 +324,7 @@ class Checkpoints:
             self._outage = ""
 
     def look(self) -> None:
-        """Hand over a checkpoint of all slices if the last one is none, as others wrote beside its writer."""
+        """Hand over a checkpoint whose root is over all slices, if others wrote beside the writer of the last one."""
         if self.known.log.has_slices and not self.known.read_only:
             locked(self._stepping, self._look)
 
@@ -390,7 +390,7 @@ class Checkpoints:
         try:
             others = self._ended_in(seen)
             if others:
-                # They may have said something since.
+                # They may have written an entry since.
                 others = self._ended_in(WitnessHistory(self.witness.entries()))
             # A writer that was killed may have left events, and nobody else reads them before they are taken for
             # forged.

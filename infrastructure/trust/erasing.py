@@ -1,7 +1,7 @@
 """
-Erasing: what is taken, and how it leaves the log, everything made from it, and the bytes of the database.
+Erasing: how selected texts leave the log, all data that was made from it, and the bytes of the database.
 
-The events of the log change in one transaction with the event that says so; so an erasure has happened, or it has not.
+The events of the log change in the transaction that records the erasure, so it has happened as a whole, or not at all.
 Data made from events follows: rows, indexes, memory, bytes of old rows. Another event says when that is done. A
 process that was killed between the two leaves an unfinished erasure, and the next one that opens the store finishes it.
 """
@@ -69,10 +69,10 @@ from .receipts import Receipt, Signer, receipt_of
 from .selection import Sealed, Selection, is_folded, item_versions, reached
 
 ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
-# What is recorded in a held context meanwhile takes an attempt, too.
+# Each event that others record in a held context meanwhile costs an attempt, too.
 ATTEMPTS_MAX = 100
 SALT_BYTES = 16
-# So many events of the stream are looked at when a store is opened: an erasure that did not finish is among the last.
+# The last events of the stream that are read when a store is opened: an unfinished erasure is among them.
 RECENT_EVENTS = 64
 # Places that no erasure of a store reaches.
 OUTSIDE = ("exports, copies and backups that were made before", "objects, texts and logs of programs that read them")
@@ -93,23 +93,23 @@ class DestroysKeys(Protocol):
     """A log that encrypts what it stores, with keys of each user."""
 
     def streams_of_user(self, user: str) -> tuple[set[str], set[str]]:
-        """Return the streams that are encrypted with keys of a user, and those of which nobody knows whose they are."""
+        """Return the streams that are encrypted with keys of a user, and the streams whose user nobody can find out."""
 
     def newest_key(self, user: str) -> str:
         """Return the id of the newest key of a user."""
 
     def retire_keys(self, user: str) -> None:
-        """Encrypt what is recorded of a user from now on, and what is left of it, with a new key."""
+        """Retire the keys of a user: a new key encrypts the next events, and what erasures leave of earlier ones."""
 
     def close_retired_keys(self) -> None:
-        """Let no event be recorded any more that is encrypted with a key which is retired by now."""
+        """Close retired keys: from now on, the log refuses events that are encrypted with them."""
 
     def destroy_retired_keys(self) -> int:
-        """Close retired keys, and destroy those with which no event is encrypted; return how many."""
+        """Close retired keys, destroy those that encrypt no event any more, and return how many were destroyed."""
 
 
 class ErasedContext(msgspec.Struct, frozen=True):
-    """A context of which texts of so many events are erased."""
+    """A context, and the number of its events whose texts are erased."""
 
     context: str
     events: int
@@ -142,7 +142,7 @@ class ErasureRequest(NamedTuple):
     """
     The reason, and what is to be erased: a user, contexts, or an item (of a context, or a `stream@version`).
 
-    With `check`, which raises an error if the contexts have changed, what others record there meanwhile is not erased.
+    `check` raises an error if the contexts have changed; with it, events that others record meanwhile are not erased.
     """
 
     why: str
@@ -182,7 +182,7 @@ class Eraser:
             HeldError: a context that must be kept would lose texts.
             StorageError: the database refused. If texts are erased from the log already, the message says so.
         """
-        # Whoever has his own texts erased is not named by the event that says so.
+        # The event of the erasure must not name a user who erases their own texts.
         is_own = wanted.user is not None and acting_actor() == wanted.user
         with acting(actor=ERASED if is_own else None):
             return self._erase(wanted, dry_run, signer)
@@ -199,7 +199,7 @@ class Eraser:
         require_optional(wanted.item, "the item")
         require_no_transaction(self._log, "nothing is erased")
         if not dry_run and (left := self.state.unfinished):
-            # Texts that an earlier call took out of the log may still be in rows, which nothing else leads to now.
+            # Rows may still have texts that an earlier call took out of the log; this selection does not find them.
             self.finish(left)
         salt = secrets.token_bytes(SALT_BYTES)
         mask = Mask(wanted.user, salt)
@@ -223,11 +223,11 @@ class Eraser:
         late = 0
         if keys is not None:
             with _unfinished():
-                # It waits for others, and rows must not have the texts for so long.
+                # Closing keys waits for other processes, and rows must not have the texts for so long.
                 self._remove_derived(self.made_of(done))
                 keys.close_retired_keys()
             late = len(done)
-            # Others may have recorded events with the keys meanwhile.
+            # Other processes may have recorded events with these keys until they were closed.
             self._replace(wanted, selection, event, done)
         with _unfinished():
             unreached = self.finish([erasure], self.made_of(done[late:]))
@@ -305,8 +305,8 @@ class Eraser:
 
     def _archives_of(self, done: Iterable[Sealed]) -> Iterator[str]:
         """
-        Say which files have texts of archived contexts that were erased: they never come back from there. Such a file
-        is the only place with the texts of others, or with the rest of the same.
+        Say which archives still have texts that were erased, and that can never come back from there. Such a file may
+        be the only place with the texts of other contexts, or with the other texts of the same ones.
         """
         archives, gone = self.state.archives, set[str]()
         for event in self._log.read_events(STREAM):
@@ -321,7 +321,7 @@ class Eraser:
             yield f"the archive {file}, from which nothing of it comes back: {first}delete it"
 
     def _unknown_contexts(self, user: str | None) -> list[str]:
-        """Say how many contexts may be those of a user, and nobody can tell."""
+        """Say how many contexts may be those of a user, which nobody can find out."""
         if user is None or not isinstance(self._log, DestroysKeys):
             return []
         _, lost = self._log.streams_of_user(user)
@@ -331,7 +331,7 @@ class Eraser:
         return [f"{counted(len(lost), 'context')} {what}"]
 
     def _ids_with_name(self, user: str | None) -> list[str]:
-        """Say how many names of contexts have the name of a user, which no erasure changes."""
+        """Say how many ids of contexts have the name of a user; no erasure changes an id."""
         count = 0 if user is None else sum(user in stream for stream in self._log.streams())
         return [f"the user's name in the id of {counted(count, 'context')}"] if count else []
 
@@ -356,7 +356,7 @@ class Eraser:
         self, wanted: ErasureRequest, selection: Selection, event: StoreErased, done: list[Sealed]
     ) -> None:
         for _ in range(ATTEMPTS_MAX):
-            # Also what others have made of the texts meanwhile, up to the erasure: from then on they do not have them.
+            # Others may have made something of the texts meanwhile; after the erasure nobody can read them.
             selection.complete()
             left = [*selection.sealed()]
             if not left:
@@ -368,7 +368,7 @@ class Eraser:
             ]
             if wanted.check is not None and not done:
                 wanted.check()
-            # At these versions nothing that is held shows what is to be erased: it may be merged into one any time.
+            # A held context must not go on meanwhile: a merge may bring into it what is to be erased.
             holds, head = self.state.held, self._log.head
             kept = [NewEvents(stream=one, expected_version=head(one), events=(), metas=()) for one in holds if not done]
             new = events_of_store(events, self.journal.version)
@@ -379,7 +379,7 @@ class Eraser:
             except ConcurrencyError:
                 continue
             done += left
-            # They are named now, which leaves nothing else to be done.
+            # The archived events are named now; nothing else is to be done about them.
             selection.archived = ()
             if wanted.user is not None:
                 selection.take_whole(self._streams_of(wanted.user))
@@ -419,7 +419,7 @@ class Eraser:
             self._make_anew(made)
 
     def finish_what_is_left(self) -> None:
-        """Finish what a process left unfinished; where the database refuses, the next one that opens it does."""
+        """Finish the erasures that a process left unfinished; if the database refuses, the next opening tries again."""
         try:
             version = self._log.head(STREAM)
             recent: Any = self._log.read_events(STREAM, after=max(0, version - RECENT_EVENTS))
@@ -431,7 +431,7 @@ class Eraser:
             LOGGER.warning("whether an erasure is finished will be looked at when the store is opened again: %s", error)
 
     def _make_anew(self, made: Sequence[Projection]) -> None:
-        """Drop rows that were made of erased events, and make those anew that were there."""
+        """Drop the rows that were made of erased events, and make them again where there were some."""
         self._rows.note_erasure()
         used = [one for one in made if self._has_rows(one)]
         for one in made:
@@ -439,12 +439,12 @@ class Eraser:
             forget_partitions(self._rows, one)
             self._rows.drop(shadow_of(one))
             self._rows.drop(one)
-        # The reason why a projection stopped may have a text of the event, also of one that this program does not know.
+        # The reason why a projection stopped may have a text of the event. This program may not know the projection.
         for name, noted in self._rows.notes(FAULT).items():
             self._rows.set_note(name, before=noted, after=None)
         self._rows.drop_others(*self._runner.projections.values())
         if used:
-            # One that stops at some event says so to whoever asks for its rows. No row is left of an erased one.
+            # A projection that stops reports its event when its rows are asked for. No row of an erased event is left.
             with suppress(ProjectionError):
                 self._runner.catch_up(*used)
 
@@ -491,7 +491,7 @@ def _use_newest_key(selection: Selection, keys: DestroysKeys, user: str) -> None
 
 @contextmanager
 def _unfinished() -> Iterator[None]:
-    """Say of an error of the database that the log has the texts no longer, and that the next program does the rest."""
+    """Add to an error of the database that the texts have left the log, and that the next program does the rest."""
     try:
         yield
     except StorageError as error:

@@ -1,9 +1,9 @@
 """
-A store behind a gate: its questions are asked for here, in one place.
+A store behind a gate: here it asks whether the caller may ask a question, for all its methods in one place.
 
-Contexts are asked for where they are opened, read and changed, by the gate of the log (`domain/log/gate.py`), so that
-handles, views, branches, subscriptions and recorders need nothing here. A method that is in neither of the two tables
-is for those who may do everything ("admin").
+The gate of the log (`domain/log/gate.py`) asks where contexts are opened, read and changed, so handles, views,
+branches, subscriptions and recorders need nothing here. A method that is in neither of the two tables needs the
+permission for everything, "admin".
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ EVERYTHING: list[str | None] = [None]
 
 class Question(NamedTuple):
     """
-    A method of the store that is asked for: the action, and the contexts that the call is about.
+    The permission that a method of the store needs: the action, and the contexts that the call is about.
 
-    With `shows_taken` it is asked for those from which these took something, too, as a fork does from its parent.
+    With `shows_taken` the contexts from which these took something count, too, such as the parent of a fork.
     """
 
     action: Action
@@ -40,7 +40,7 @@ class Question(NamedTuple):
     shows_taken: bool = False
 
     def asked_for(self, store: Store, given: Arguments) -> Iterator[tuple[Action, str | None]]:
-        """Yield what must be allowed for a call; what depends on rows comes behind the rest."""
+        """Yield what must be allowed for a call; the contexts that only rows name come last."""
         named = self.contexts(store, given)
         yield from ((self.action, context) for context in named)
         if self.shows_taken:
@@ -127,7 +127,7 @@ QUESTIONS: dict[str, Question] = {
     "why_gone": Question("audit", _context_in("context"), shows_taken=True),
     "prove": Question("audit", lambda store, given: [str(given["event"]).rpartition("@")[0]]),
 }
-# The reasons why these are not asked for by their names.
+# The methods that need no permission here, and why.
 UNASKED: dict[str, str] = {
     **dict.fromkeys(
         ("chat", "queue", "pool", "window", "agent_context", "run"), "the gate asks when a context is opened"
@@ -145,10 +145,10 @@ UNASKED: dict[str, str] = {
 
 
 class GatedStore(Store):
-    """A store whose questions are asked for; `refold.open(..., allow=...)` gives one."""
+    """A store that asks its gate before it answers; `refold.open(..., allow=...)` returns one."""
 
     def close(self) -> None:
-        """Close as a store does: lists that were handed out are read to their ends, for whom they were given to."""
+        """Close as a store does: the rest of lists that were handed out is read without asking the gate again."""
         gate: Gate = self.log.gate  # type: ignore[attr-defined]  # the log of a gated store has one
         with gate.inside():
             super().close()

@@ -1,6 +1,6 @@
 """
 The data keys of a store: one for each subject, wrapped in the database, unwrapped in this process; and the store's own
-key, from which that of its digests is derived. A store that is not encrypted has that one alone.
+key, from which the key of its digests is derived. A store that is not encrypted has only its own key.
 
 A subject is a user, if a context has one, else the session or the context at which a fork began. Its name is stored as
 a hash that only the store's own key can make.
@@ -42,7 +42,7 @@ from .tables import (
 )
 
 KEYS_MAX = 10_000
-# For so long a process may use a key that another process has destroyed or replaced.
+# The longest time for which a process uses a key that another process has destroyed or replaced.
 KNOWN_SECONDS = 1.0
 HASH_BYTES = 16
 
@@ -78,7 +78,7 @@ Read = Callable[[str, DataKey | None], DataKey]
 
 class KeyRing:
     """
-    The data keys of one store. A new store gets its own key here: with `encrypt`, one of a store that is encrypted.
+    The data keys of one store. A new store gets its own key here; `encrypt` says whether it will be encrypted.
 
     Raises:
         KeyUnavailableError: the master keys that were given are not those of the store.
@@ -89,7 +89,7 @@ class KeyRing:
         # By id, and by the hash of the subject; each with the time until which it is known to be in force.
         self._by_id: dict[str, tuple[float, DataKey]] = {}
         self._newest: dict[str, tuple[float, DataKey]] = {}
-        # The ids of those that this process has retired.
+        # The ids of the keys that this process has retired.
         self._retired: set[str] = set()
         self._store_key = self._key_of_store(STORE if encrypt else CHAIN)
 
@@ -133,7 +133,7 @@ class KeyRing:
 
     def require_masters(self) -> None:
         """
-        Require that the master keys are there. Without them no key can be unwrapped, which no event is to blame for.
+        Require that the master keys are there. Without them no key can be unwrapped, and that is no fault of an event.
 
         Raises:
             KeyUnavailableError: the store's own key cannot be unwrapped now.
@@ -180,10 +180,10 @@ class KeyRing:
         return key
 
     def retired(self, *, are_closed: bool | None = None) -> list[KeyRow]:
-        """Return the rows of the retired keys that are not destroyed, or of those that are closed, or are not."""
+        """Return the rows of the retired keys that are not destroyed: all, or those that are closed or not closed."""
         # A row that nobody can read must not keep the keys of others from being destroyed.
         rows = [*self.rows([])]
-        # Nothing binds a key to the mark that it is retired.
+        # A key is not bound to the mark that it is retired: somebody may have removed the mark from the row.
         found = [row for row in rows if row.wrapped and (subject_in(row) != row.subject or row.id in self._retired)]
         return [row for row in found if are_closed in (None, row.subject.startswith(CLOSED))]
 

@@ -26,7 +26,7 @@ from ..files import sync_folder
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
-# How a wrapped key begins that is bound to something, as all are but those of earlier versions.
+# The beginning of a wrapped key that is bound to its row; earlier versions bound none.
 BOUND = b"refold bound key 1\n"
 SIZE_BYTES = 4
 VARIABLE = "REFOLD_MASTER_KEYS"
@@ -84,8 +84,8 @@ class KeyFile:
     Master keys in a file of JSON: `{"m1": "...", "m2": "..."}`, each 32 bytes in base64, the newest last.
 
     The file is made, readable by its owner alone, when a new store first needs a key. Keep a copy of it elsewhere:
-    without it nobody can read the stores. One that was read and has gone since, or has another key by the same name, is
-    refused: what is encrypted with a key that is not in the copy is lost.
+    without it nobody can read the stores. If it is gone after it was read, or has another key under the same name, that
+    is an error: everything is lost that is encrypted with a key that is not in the copy.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -135,7 +135,7 @@ class KeyFile:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep others from writing the file: a key that one of two adds and the other overwrites may be in use."""
+        """Keep others from writing the file: of two writers, one could overwrite a key that is in use already."""
         try:
             folder = os.open(self._path.parent, os.O_RDONLY)
             try:
@@ -167,19 +167,19 @@ class KeyFile:
 
     def _write(self, masters: Mapping[str, bytes], *, replaces: bool = False) -> None:
         text = json.dumps({name: base64.b64encode(key).decode() for name, key in masters.items()}, indent=2)
-        aside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
+        new = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
         # A process that was killed left this file: in a container the next one often has the same number.
-        aside.unlink(missing_ok=True)
+        new.unlink(missing_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
         try:
-            with os.fdopen(os.open(aside, flags, 0o600), "w", encoding="utf-8") as file:
+            with os.fdopen(os.open(new, flags, 0o600), "w", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             # A link fails where another process was faster, so that two stores made at once share one key.
-            (os.replace if replaces else os.link)(aside, self._path)
+            (os.replace if replaces else os.link)(new, self._path)
         finally:
-            aside.unlink(missing_ok=True)
+            new.unlink(missing_ok=True)
             # This is done for a file of another process, too: nothing that is written from now on can be read without
             # its key, so its name must be on disk as well.
             sync_folder(self._path.parent)
@@ -237,16 +237,16 @@ def wrapped_for(keys: Keys, key: bytes, bound: bytes) -> tuple[str, bytes]:
     """
     Return the name of the newest master key and `key`, wrapped; `bound` must be given to unwrap it.
 
-    A service wraps keys alone, so it gets one with which `key` is encrypted.
+    A service wraps keys and binds them to nothing. So it wraps a random key, which encrypts `key` bound to `bound`.
     """
-    between = os.urandom(KEY_BYTES)
-    master, wrapped = keys.wrap(between)
-    return master, BOUND + len(wrapped).to_bytes(SIZE_BYTES, "big") + wrapped + sealed(between, key, bound)
+    wrapping = os.urandom(KEY_BYTES)
+    master, wrapped = keys.wrap(wrapping)
+    return master, BOUND + len(wrapped).to_bytes(SIZE_BYTES, "big") + wrapped + sealed(wrapping, key, bound)
 
 
 def unwrapped_for(keys: Keys, wrapped: tuple[str, bytes], bound: bytes, what: str) -> bytes:
     """
-    Return the key that `wrapped_for` wrapped, or an earlier version without a bond; `what` names its row in errors.
+    Return the key that `wrapped_for` wrapped, or that an earlier version did; `what` names its row in errors.
 
     Raises:
         DamagedError: it was bound to something else, or its bytes were changed.
@@ -257,9 +257,9 @@ def unwrapped_for(keys: Keys, wrapped: tuple[str, bytes], bound: bytes, what: st
         return _require_key(keys.unwrap(master, data), what)
     start = len(BOUND) + SIZE_BYTES
     end = start + int.from_bytes(data[len(BOUND) : start], "big")
-    between = _require_key(keys.unwrap(master, data[start:end]), what)
+    wrapping = _require_key(keys.unwrap(master, data[start:end]), what)
     try:
-        return opened(between, data[end:], bound, what)
+        return opened(wrapping, data[end:], bound, what)
     except WrongKeyError as error:
         raise DamagedError(what, "its key is of another subject or time, or its bytes were changed") from error
 

@@ -139,8 +139,8 @@ def _newest_complete(checkpoints: Checkpoints) -> _SeenAt:
     """
     Return the newest checkpoint whose root is that of all slices that were seen until then; None if there is none.
 
-    The root in a checkpoint is that of the slices as its writer knew them. Others may have written to some of them
-    meanwhile, whose checkpoints came before: by such a root nothing can be proved.
+    The root in a checkpoint is over the slices as its writer knew them. Other writers may have handed over checkpoints
+    with newer slices before it: such a root proves nothing.
     """
     newest = checkpoints.newest()
     if _is_whole(*newest):
@@ -184,7 +184,7 @@ def _lines_of(witness: Witness) -> Iterator[str]:
 
 
 def _covered(known: KnownEvents, recorded: RecordedEvent, before: bytes) -> bytes:
-    """Return the bytes of which the digest of an event is the hash; none of one that was erased or is old."""
+    """Return the bytes that the digest of an event covers; none if it was erased, or recorded in an older shape."""
     found = covered(
         before, recorded.stream, recorded.version, recorded.position, recorded.recorded_at, recorded.meta,
         encode_payload(recorded.event),

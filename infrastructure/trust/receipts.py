@@ -1,5 +1,5 @@
 """
-Receipts of erasures: proof that something was erased, when and why, which names nobody.
+Receipts of erasures: proofs that something was erased, when and why, without the name of anybody.
 
 A receipt names the event of the store that records the erasure, by its version and its digest, and what is left of each
 erased event, by one hash of all seals. Somebody who knows the name of a user can find out whether the receipt is about
@@ -23,14 +23,14 @@ _encoder = msgspec.json.Encoder(order="sorted")
 
 
 class Signer(Protocol):
-    """A private key, as Ed25519PrivateKey of the `cryptography` package is one."""
+    """A private key, such as an Ed25519PrivateKey of the `cryptography` package."""
 
     def sign(self, data: bytes, /) -> bytes:
         """Return the signature of some bytes."""
 
 
 class Verifier(Protocol):
-    """A public key, as Ed25519PublicKey of the `cryptography` package is one."""
+    """A public key, such as an Ed25519PublicKey of the `cryptography` package."""
 
     def verify(self, signature: bytes, data: bytes, /) -> None:
         """Raise an error if the signature is not that of these bytes."""

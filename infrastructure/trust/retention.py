@@ -1,8 +1,8 @@
 """
-Retention: contexts are erased some days after their last event, where a policy says so; without one, nothing is.
+Retention: policies that erase contexts some days after their last event; without a policy nothing is erased.
 
-Policies are events of the store. They are applied by whoever asks, and by workers now and then. Contexts that must be
-kept stay, and so do those of which they show something.
+Policies are events of the store. A call applies them, and workers do so now and then. Held contexts stay, and so do the
+contexts from which a held one took something.
 """
 
 from __future__ import annotations
@@ -35,11 +35,10 @@ KEEP = re.compile(r"(\d{1,6}) (day|week|year)s?")
 DAYS_MAX = 365_000
 # The reason of an erasure by policies begins so.
 WHY = "retention: "
-# Longer than an event is on its way; policies are about days.
+# Longer than an append takes, and much shorter than the days that policies are about.
 APPLYING_MICROSECONDS = 60_000_000
 
-
-# A number of days, or a text as "400 days".
+# A number of days, or a text such as "400 days".
 Time = str | int | timedelta
 
 
@@ -61,7 +60,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Matching(NamedTuple):
-    """Which contexts a policy is about; None is any."""
+    """The contexts that a policy is about; None stands for any value."""
 
     kind: str | None = None
     user: str | None = None
@@ -71,7 +70,7 @@ class Matching(NamedTuple):
 
 
 class Retained(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of policies, or what they would erase: the contexts by policy, and the erasure if there was one."""
+    """The contexts that policies erased, or would erase (`is_dry_run`), by policy; and the erasure if there was one."""
 
     is_dry_run: bool
     contexts: Mapping[str, tuple[str, ...]]
@@ -173,7 +172,7 @@ class Retention:
         return Retained(is_dry_run=False, contexts=due, erasure=self._eraser.erase(wanted, dry_run=False))
 
     def _require_unchanged(self, versions: Mapping[str, int]) -> None:
-        """Require that nobody went on in these contexts: then their time is not over any more."""
+        """Require that these contexts have no newer event: with one, their time is not over."""
         for row in self._runner.rows(CATALOGUE):
             if row.version != versions.get(row.key, row.version):
                 raise ConcurrencyError(row.key, expected=versions[row.key], actual=row.version)
@@ -211,7 +210,7 @@ class Retention:
         for recorded in self._log.read(STREAM):
             event = recorded.event
             if isinstance(event, StoreErased) and event.scope in ("user", "context"):
-                # An event that came while a policy was applied is not erased, and is older than this one.
+                # An event that others recorded while the policy was applied is older than this one, and not erased.
                 at = recorded.recorded_at - (APPLYING_MICROSECONDS if event.why.startswith(WHY) else 0)
                 erased.update(dict.fromkeys(event.whole, at))
         return erased
@@ -235,7 +234,7 @@ def _tags_of(log: LiveLog, stream: str) -> set[str]:
 
 
 def _owners(row: CatalogueRow) -> Sequence[str]:
-    """Return the names of whom a context may be; the scope of a memory says whose it is."""
+    """Return the users whose context it may be; the scope of a memory names its user."""
     if row.kind != "memory":
         return (row.user,)
     scope = decoded_id(row.id)

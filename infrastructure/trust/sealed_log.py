@@ -93,7 +93,7 @@ class _SealedCodec(Codec):
 
     def decode_plain(self, plain: dict[str, Any], what: str) -> Event:
         if plain.get(TAG_FIELD) not in TAGS:
-            # Somebody wrote it who has no key.
+            # A writer without a key recorded it.
             raise DamagedError(what, "it is not encrypted, and this store is")
         return super().decode_plain(plain, what)
 
@@ -102,7 +102,7 @@ SEALED_CODEC = _SealedCodec(Sealed | PLAIN_EVENTS)
 
 
 class _Receipts(Pending[list[Receipt]]):
-    """The receipts of an append to the log below, as those of the events that were given to this log."""
+    """The receipts of an append to the log below, made receipts of the events that this log was given."""
 
     def __init__(self, below: Pending[list[Receipt]], made: Callable[[list[Receipt]], list[Receipt]], log: SealedLog):
         self._below, self._made, self._log = below, made, log
@@ -273,10 +273,10 @@ class SealedLog(LogOver):
 
     def close_retired_keys(self) -> None:
         """
-        Let no event be recorded any more that is encrypted with a key which is retired by now.
+        Close retired keys: from now on, the log refuses events that are encrypted with them.
 
         It waits first: another process may have encrypted an event with such a key, and wait for its turn to write it.
-        One that is stopped for longer is refused then.
+        The event of a process that is stopped for longer is refused.
         """
         keys = self.ring.retired(are_closed=False)
         if not keys:
@@ -299,7 +299,7 @@ class SealedLog(LogOver):
 
     def streams_of_user(self, user: str) -> tuple[set[str], set[str]]:
         """
-        Return the streams that are encrypted with keys of a user, and those of which nobody knows whose they are: their
+        Return the streams that are encrypted with keys of a user, and the streams whose user nobody can find out: their
         keys are gone, or were changed.
         """
         subject, owned, lost = self.user_subject(user), set[str](), set[str]()
@@ -341,7 +341,7 @@ class SealedLog(LogOver):
         (plain,) = self._decrypted([sealed], [reference])
         meta = plain[META_SIZE_BYTES : _meta_end(plain)]
         inner = encode_payload(event)
-        # A nonce that depends on all that is encrypted comes with nothing else: a copy that goes on compares payloads.
+        # Made from all that is encrypted, so no other text gets this nonce; a resumed copy compares payloads.
         nonce = self.ring.hashed_bytes(reference.encode() + b" " + meta + inner)[:NONCE_BYTES]
         return encode_payload(self._seal(self.ring.key(sealed.k), reference, meta, inner, nonce))
 
@@ -349,7 +349,7 @@ class SealedLog(LogOver):
 
     @contextmanager
     def opening_errors(self) -> Iterator[None]:
-        """Show the events in errors of the log below as those of this log."""
+        """Decrypt the events in errors of the log below."""
         try:
             yield
         except IdempotencyError as error:
@@ -468,7 +468,7 @@ class SealedLog(LogOver):
         except (DamagedError, KeyUnavailableError):
             if not undecodable:
                 raise
-            # Projections go on without marked events, and must not because a file of keys is away for a moment.
+            # Projections skip marked events. They must not skip events because a key file is missing for a moment.
             self.ring.require_masters()
             return Page([*map(self._marked, page.events)], page.moment)
 
@@ -476,7 +476,7 @@ class SealedLog(LogOver):
         packed = self.below.snapshot(stream)
         if packed is None:
             return None
-        # Nothing says that a snapshot is whole: one that does not open is none.
+        # Nothing else says whether a snapshot is whole: one that does not open counts as none.
         try:
             key = self.ring.key(packed[1 : 1 + packed[0]].decode())
             return key.opened(packed[1 + packed[0] :], _snapshot_of(stream))

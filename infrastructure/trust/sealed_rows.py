@@ -75,8 +75,8 @@ class StoredRows(msgspec.Struct, array_like=True, frozen=True):
 
 class Page(msgspec.Struct, array_like=True, frozen=True):
     """
-    A change of rows: projections that go, those that get the name of another one, rows that come, and notes that were
-    saved with them. With `is_whole` there is nothing but what it says.
+    A change of rows: projections that are dropped or renamed, new rows, and notes that were saved with them. A page
+    that `is_whole` replaces everything before it.
     """
 
     dropped: list[str] = []
@@ -92,7 +92,7 @@ Decide = Callable[[], tuple[Page | None, T]]
 
 
 class _Unread(Table):
-    """A table whose rows are the values in pages: their class is known when somebody asks for them."""
+    """A table whose rows are values, as pages have them; their class is known when a projection asks for them."""
 
     def __init__(self, version: int, columns: dict[str, str] | None) -> None:
         super().__init__(version, msgspec.Struct)
@@ -154,7 +154,7 @@ class SealedProjectionStore(MemoryProjectionStore):
 
         Return False where another process was faster, also if its page is deleted already.
         """
-        # Its place may be free again, since a whole page follows: a second statement sees all that came until then.
+        # The number may be free again because a whole page follows, which the second statement sees.
         # The nonce tells the page from that of another process.
         late = Statement(DROP_LATE_PAGE, (number, body[:NONCE_BYTES], number))
         added, dropped = self._pages.change(Statement(ADD_PAGE, (number, body)), late)
@@ -301,7 +301,7 @@ class SealedProjectionStore(MemoryProjectionStore):
             self._begin_anew()
 
     def _begin_anew(self) -> None:
-        """Let a page without rows take the place of all, one of which cannot be read: rows are made anew of events."""
+        """Replace all pages, one of which cannot be read, by a page without rows: rows are made again from events."""
         number, page = self._number, Page(is_whole=True)
         while found := self._pages.ask(PAGES, number):
             number = found[-1][0]
@@ -359,7 +359,7 @@ class SealedProjectionStore(MemoryProjectionStore):
 
     @synchronized
     def note(self, name: str) -> str | None:
-        # A rebuild takes notes of its own before it drops pages that cannot be read.
+        # A rebuild reads and writes its notes before it drops pages that cannot be read.
         with suppress(DamagedError):
             self._catch_up()
         return self._notes.get(name) or self._opened_note(name, self._noted.note(name))
@@ -379,7 +379,7 @@ class SealedProjectionStore(MemoryProjectionStore):
 
     def _sealed_note(self, name: str, value: str) -> str:
         if name == LINEAGE:
-            # Backups read it, and give one, without a key.
+            # Backups read and write it without a key.
             return value
         return base64.b64encode(self._ring.store.sealed(value.encode(), name.encode())).decode()
 

@@ -1,9 +1,9 @@
 """
-The selection of an erasure: the events of a user, of a context or of an item, and those that were made from them.
+The selection of an erasure: the events of a user, a context or an item, and the events that were made from them.
 
-The events that name erased items, such as forks and merges, have no text of theirs. Summaries have, and so have copies
-of a configuration in a fork: they are erased as well. The same text in any other event is found and reported, and so is
-the name of a user in a text or a name that stays.
+Events that only name erased items, such as forks and merges, do not have their texts, and stay. Summaries, and copies
+of a configuration in a fork, repeat the texts, so they are erased as well. Any other event with the same text is
+reported, and so is the user's name in a text or a name that stays.
 """
 
 from __future__ import annotations
@@ -57,42 +57,42 @@ class ReadsWithoutKeys(Protocol):
     """A log that encrypts what it stores, and may have lost some of its keys."""
 
     def read_without_keys(self, stream: str, *, after: int, until: int) -> list[RecordedEvent]:
-        """Return the events of `read`; of those whose keys are gone, why they cannot be read."""
+        """Return the events of `read`; an event whose key is gone comes as an `Undecodable`, with the reason."""
 
 
 class Selection:
     """
-    The events to be erased: of each stream the versions, or all; `mask` is for streams that are erased whole.
+    The events to be erased: whole streams, to which all of `mask` applies, and single versions of other streams.
 
-    Events of `archived` streams are named also where nothing is left to erase in the log: so they stay away.
+    Events of `archived` streams are selected even if the log has none of their texts, so that these cannot come back.
     """
 
     def __init__(self, log: LiveLog, mask: Mask, *, archived: Collection[str] = ()) -> None:
         self._log, self.mask, self.archived = log, mask, archived
         self.whole: set[str] = set()
-        # Of a stream that is erased whole, the version up to which; without one, also what others record meanwhile.
+        # The last version to erase of a whole stream; without one, events that others record meanwhile are erased, too.
         self.ends: dict[str, int] = {}
-        # If others are erased all the same, the references of events that nobody can read, as their keys are gone.
+        # The references of events that nobody can read, as their keys are gone; if this is None, they raise an error.
         self.lost: set[str] | None = None
         self.versions: dict[str, set[int]] = {}
-        # The streams in which an event names the user, though they are others'.
+        # Events that name the user in streams of others: the versions by stream.
         self.naming: dict[str, set[int]] = {}
-        # The key with which an encrypted store encrypts what is left of streams whose other keys are destroyed.
+        # In an encrypted store: the user's new key, and the streams that get it, as their older keys are destroyed.
         self.new_key, self.renewed = "", set[str]()
         # Other events with the same texts as erased ones.
         self.copies: list[str] = []
         self.copied = 0
-        # Events of which a text or a name that stays has the name of the user.
+        # Events that have the user's name in a text or a name that stays.
         self.mentions: list[str] = []
         self.mentioned = 0
-        # The hashes of all longer texts that are to be erased, once those of whole streams were read.
+        # The hashes of all longer texts to be erased, and whether those of the selected events are among them yet.
         self._texts, self._has_texts = set[bytes](), False
-        # Items to come, by stream, and by version or id: an earlier event says what they are made from.
+        # Items that were made of erased ones, and that a later event adds: by stream, and by version or id.
         self._made: set[tuple[str, int | str]] = set()
-        # The runs and names of erased nodes, and the earlier rounds of each run, whose nodes it may meet again.
+        # The erased nodes, by run and name; and the earlier rounds of each run, whose nodes it may meet again.
         self._nodes: set[tuple[str, str]] = set()
         self._rounds: dict[str, set[str]] = {}
-        # The log was looked through up to here.
+        # `complete` has read the log up to here.
         self._moment = BEGINNING
         self._name = (mask.user or "").lower().encode()
         name = rf"(?<!\w){re.escape(mask.user or '')}(?!\w)"
@@ -104,7 +104,7 @@ class Selection:
         return is_in_whole or version in self.versions.get(stream, ())
 
     def take_whole(self, streams: Set[str]) -> None:
-        """Erase streams whole; if one was not before, the log is to be gone through once more."""
+        """Select whole streams; if one of them is new, `complete` reads the log from its beginning again."""
         if streams <= self.whole:
             return
         self.whole |= streams
@@ -113,12 +113,12 @@ class Selection:
         self.copies, self.mentions = [], []
 
     def add(self, stream: str, version: int) -> None:
-        """Erase an event, too."""
+        """Select an event."""
         self.versions.setdefault(stream, set()).add(version)
 
     @property
     def streams(self) -> list[str]:
-        """The streams of which something is to be erased."""
+        """The streams that have something to erase."""
         return sorted({*self.whole, *self.versions, *self.naming})
 
     def sealed(self) -> Iterator[Sealed]:
@@ -179,7 +179,7 @@ class Selection:
         return recorded.stream in self.renewed and recorded.meta.key_id != self.new_key
 
     def unreached(self) -> Iterator[str]:
-        """Say how many events of what was to be erased nobody can read, and in how many the name of the user stays."""
+        """Say how many selected events nobody can read, and how many events still have the user's name."""
         if self.lost:
             what = "whose keys are gone from the table data_key: erase again if they come back from a copy"
             yield f"{counted(len(self.lost), 'event')} {what}"
@@ -190,11 +190,11 @@ class Selection:
 
     def complete(self) -> None:
         """
-        Go through the log once, and add what was made from the selected events; note other events with their texts, and
-        those that have the name of the user in what stays. Another call goes on where this one ended.
+        Read the log, and select the events that were made from selected ones. Note other events with the same texts,
+        and events that still have the user's name. The next call goes on where this one ended.
 
-        Events are met in the order of the log, so a summary comes behind what it summarises, and one of summaries
-        behind those.
+        The order of the log makes one reading enough: a summary comes after the items that it summarises, and a summary
+        of summaries after those.
         """
         if not self._has_texts:
             self._texts |= {_hash(text) for one in self.sealed() for text in _erased_texts(one)}
@@ -217,7 +217,7 @@ class Selection:
             return
         user = self.mask.user
         if user is not None and getattr(event, "user", None) == user:
-            # A context that the user has opened since the contexts of the user were listed.
+            # The user opened this context after the contexts of the user were listed.
             self.whole.add(stream)
             return
         item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
@@ -279,10 +279,10 @@ class Selection:
     def _is_made_from_erased(self, stream: str, event: Any) -> bool:
         about = _about(event)
         if about is not None and self.has(about.stream or stream, about.version):
-            # It adds to an item, or has what an attribute of a node was.
+            # It adds to an erased item, or has an earlier value of an attribute of an erased node.
             return True
         if getattr(event, "reason", None) and self._names_erased(stream, getattr(event, "items", ())):
-            # A text about the items that it names, as of an eviction.
+            # Its reason, such as that of an eviction, is a text about the items that it names.
             return True
         match event:
             case chat.Summarized(folded=folded):
@@ -292,7 +292,7 @@ class Selection:
             case chat.Forked(config=config, lineage=lineage) if config is not None:
                 return any(one.stream in self.whole or one.stream in self.versions for one in lineage)
             case run.NodeRegistered(type=kind) if kind in DATA:
-                # Data that is met again has what it had.
+                # Data that is met again repeats its attributes.
                 name = _name_of(event)
                 return any((one, name) in self._nodes for one in (stream, *self._rounds.get(stream, ())))
         return False
@@ -323,7 +323,7 @@ def _names_in(meta: Meta) -> tuple[str | None, str | None, str | None]:
 
 
 def _is_stream(text: str) -> bool:
-    """Return whether a text is the id of a context, as in the events of forks: ids are looked through by themselves."""
+    """Return whether a text is the id of a context, as in events of forks; names in ids are reported separately."""
     return text.partition(":")[0] in KINDS and " " not in text
 
 
@@ -409,7 +409,7 @@ def _reference(item: str) -> Ref | None:
 
 
 def _of_item(events: Sequence[RecordedEvent], item: str, given: Ref | None) -> set[int]:
-    """Return the versions that add an item, and those that add to it or say something of it."""
+    """Return the versions that add an item, and those that add to it or say something about it."""
     versions: set[int] = set()
     for recorded in events:
         event, version = recorded.event, recorded.version
@@ -421,7 +421,7 @@ def _of_item(events: Sequence[RecordedEvent], item: str, given: Ref | None) -> s
 
 
 def _about(event: Any) -> Ref | None:
-    """Return the item that an event adds to, or says something of."""
+    """Return the item that an event adds to, or says something about."""
     about = getattr(event, "item", None) or getattr(event, "call", None) or getattr(event, "node", None)
     return about if isinstance(about, Ref) else None
 

@@ -87,7 +87,7 @@ class SliceEvidence:
         if key in self._versions:
             self._versions[key] = recorded.version
         self._tail_ends[key] = recorded.version
-        # Last, because others look at it meanwhile.
+        # Last, because other threads read it meanwhile.
         self._tail[self.count] = recorded.digest
         if self.count % SEGMENT:
             return None

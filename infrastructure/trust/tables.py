@@ -121,7 +121,7 @@ class Tables(Protocol):
     """The tables in one database."""
 
     def names(self) -> list[str]:
-        """Return the names of those that there are: both once they were made, unless somebody dropped one."""
+        """Return the names of the tables that exist: both once they were made, unless somebody dropped one."""
 
     def make(self) -> None:
         """Make them, if they do not exist."""

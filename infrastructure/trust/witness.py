@@ -149,7 +149,7 @@ class WitnessHistory:
 
     def add(self, entry: Entry) -> None:
         """Add the next entry."""
-        # Before anything of an entry counts that cannot be read as a whole.
+        # First, so that no part counts of an entry that cannot be read as a whole.
         slices = slices_of(entry) if isinstance(entry, Checkpoint) else {}
         if isinstance(entry, Accepted):
             self.__init__()  # type: ignore[misc]  # all entries before it count no more
@@ -174,7 +174,7 @@ class WitnessHistory:
             if opened.writer not in self.writers or self.writers[opened.writer].time < opened.time:
                 self.writers[opened.writer] = opened
         if entry.writer in self.writers:
-            # A writer is there as of its last word.
+            # `is_over` counts the silence of a writer from its last checkpoint.
             self.writers[entry.writer] = msgspec.structs.replace(self.writers[entry.writer], time=entry.time)
         for lane, one in slices.items():
             known = self.slices.get(lane)
@@ -288,7 +288,7 @@ class HttpWitness:
 
 
 def _read_in_time(answer: Any) -> bytes:
-    """Return an answer, a byte more than is allowed at most; whoever sends a byte now and then is not waited for."""
+    """Return an answer, at most a byte more than is allowed; a server that sends too slowly is not waited for."""
     deadline, found = monotonic() + HTTP_ANSWER_SECONDS_MAX, bytearray()
     while len(found) <= HTTP_BYTES_MAX and (part := answer.read1(HTTP_BYTES_MAX + 1 - len(found))):
         found += part
@@ -322,7 +322,7 @@ def witness_at(given: object) -> Witness:
 @contextmanager
 def reaching(witness: Witness) -> Iterator[None]:
     """
-    Let what a call needs of a witness fail with an error of Refold's.
+    Turn errors of a witness in this block into an error of Refold's.
 
     Raises:
         StorageUnavailableError: the witness cannot be reached, or answers with something else.
@@ -354,8 +354,8 @@ def is_over(writer: WriterOpened, now: float) -> bool:
 def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except (PermissionError, OverflowError):
-        return True
     except ProcessLookupError:
         return False
+    except (PermissionError, OverflowError):
+        return True
     return True

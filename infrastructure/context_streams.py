@@ -23,9 +23,9 @@ from ..domain.log.ports import LiveLog, Log, NewEvents
 from ..domain.spans import Span
 
 IDENTITY = ("user", "session", "agent")
-# The texts in the first events of contexts that come as they were given.
+# The fields of first events that hold a text of the caller.
 GIVEN = (*IDENTITY, "source")
-# Names that have so many letters in common at the beginning are compared with one that there is not.
+# A misspelt name is compared with the names that begin with the same letters, so many.
 COMMON_LETTERS = 2
 COMPARED_MAX, ALIKE = 1_000, 0.8
 
@@ -73,7 +73,7 @@ def streams_named(log: Log, name: str, kinds: Sequence[str]) -> list[str]:
 
 
 def names_begun(log: LiveLog, begun: str, kinds: Iterable[str] = KINDS, *, limit: int) -> Iterator[str]:
-    """Yield names of contexts that begin so, with their kind where it is given; at most `limit` of each kind."""
+    """Yield the names of contexts that begin with a text, with their kind if it has one; `limit` of each kind."""
     kind, colon, _ = begun.partition(":")
     if colon and kind in KINDS:
         yield from log.streams(begun, limit=limit)
@@ -83,7 +83,7 @@ def names_begun(log: LiveLog, begun: str, kinds: Iterable[str] = KINDS, *, limit
 
 
 def names_alike(log: LiveLog, name: str, kinds: Iterable[str], limit: int) -> list[str]:
-    """Return names of contexts that look like one, as one that is misspelt does; the nearest of those compared."""
+    """Return the names of contexts that are most like a misspelt one, the nearest first."""
     from difflib import get_close_matches
 
     kind, colon, _ = name.partition(":")

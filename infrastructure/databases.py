@@ -217,7 +217,7 @@ def _require_no_keys(log: LiveLog, location: str) -> None:
     Require that a database is neither encrypted nor has keyed digests.
 
     Raises:
-        KeyMissingError: it is or has; the error names the master key that is needed.
+        KeyMissingError: it is encrypted or has them; the error names the master key that is needed.
     """
     if isinstance(log, MemoryLog):
         return
@@ -315,7 +315,7 @@ def _read_only(log: LiveLog, kept: ProjectionStore) -> ProjectionStore:
 
 def _keep_private(path: Path, *, may_create: bool) -> None:
     """
-    Make the file, if it is missing, so that at no moment others may open it; require the same of one that is there.
+    Make the file, if it is missing, with rights that never let others open it; require these rights of an existing one.
 
     Raises:
         StorageUnavailableError: others may read or write the file, or one beside it.

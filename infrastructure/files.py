@@ -49,8 +49,7 @@ def read_bounded(path: Path) -> bytes:
 
 def require_regular(path: Path) -> None:
     """
-    Require that a path is that of a file, if there is anything: a pipe may be waited for without end, and a device has
-    no end.
+    Require that a path, if it exists, is that of a regular file: reading a pipe or a device may never end.
 
     Raises:
         InvalidInputError: there is something else.
@@ -122,8 +121,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """
     Yield a file to write piece by piece; at the end it replaces `path`, or nothing changes.
 
-    Once it has replaced it, it stays: a failing machine does not bring the file from before back, nor what was erased
-    from it.
+    A machine that fails afterwards does not bring the earlier file back, nor the texts that were erased from it.
     """
     with file_beside(path) as file:
         yield file
@@ -135,12 +133,12 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def making(path: Path) -> Iterator[IO[bytes]]:
     """
-    Yield a file to write piece by piece; at the end it has the name `path`, which is new, or is that of the same bytes.
+    Yield a file to write piece by piece; at the end it gets the name `path`, unless a file with the same bytes has it.
 
-    It is locked while it is open, also by a copy of its descriptor: so long its maker may take it away again.
+    The file is locked while it, or a copy of its descriptor, is open: a file that is locked may be removed again.
 
     Raises:
-        FileExistsError: something else has the name, or a file that its maker may take away.
+        FileExistsError: a file with other bytes, or a locked one, has the name.
     """
     with file_beside(path) as file:
         yield file
@@ -242,7 +240,7 @@ def _sync(file: IO[bytes]) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Have the names of the files in a folder on disk."""
+    """Wait until the names of the files in a folder are on disk."""
     opened = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(opened)

@@ -45,12 +45,12 @@ def cores() -> int:
 
 
 def task_on(events: LiveLog, end: Moment) -> dict[str, Any] | None:
-    """Return how another process opens this log, and knows it by its end; None if no other process can read it so."""
+    """Return how another process opens this log, and recognizes it by its end; None if no other process can."""
     if not isinstance(events, PartitionedLog) or not (events.has_slices or any(events.files())):
         # It is encrypted, and the keys are here; or it is in memory.
         return None
     if stored_log(events).codec is not CODEC:
-        # Another process would decode events otherwise.
+        # Another process would decode events with another codec.
         return None
     chain_key = stored_log(events).chain.key.hex()
     return {"location": events.location, "end": str(end), "digest": _last_digest(events, end), "chain_key": chain_key}
@@ -124,7 +124,7 @@ def read_task() -> dict[str, Any]:
 
 
 def end_with_input() -> None:
-    """From now on end this process when its input is closed, of which nothing more is read."""
+    """End this process as soon as its input is closed; the rest of the input is ignored."""
     threading.Thread(target=_end_with_input, daemon=True).start()
 
 
@@ -135,7 +135,7 @@ def _end_with_input() -> None:
 
 
 def _end_without_parent(parent: int) -> None:
-    """End this process without its parent: a fork of that one may still hold the other end of the input."""
+    """End this process when its parent is gone: a fork of the parent may still keep the input open."""
     pause = threading.Event()
     while os.getppid() == parent:
         pause.wait(LOOK_SECONDS)
@@ -144,7 +144,7 @@ def _end_without_parent(parent: int) -> None:
 
 @contextmanager
 def opened(task: dict[str, Any]) -> Iterator[tuple[LiveLog, ProjectionStore] | None]:
-    """Open the log of a task for reading, with the rows that are kept of it; None where there is another log."""
+    """Open the log of a task for reading, with the rows that are kept of it; None if another log is there now."""
     chain_key = bytes.fromhex(task["chain_key"])
     events, store = open_database(task["location"], create=False, read_only=True, chain_key=chain_key)
     with closing(events):

@@ -100,7 +100,7 @@ def import_agent_memory(memory: Memory, path: str | Path) -> int:
         with closing(_read_only(file)) as connection:
             rows = connection.execute(OLD_RECORDS).fetchall()
         records = [_old_record(*row) for row in rows]
-        # In memory first, since a record that can be read may be refused, as one whose time has no zone.
+        # In memory first: a record that can be read may still be refused, such as one whose time has no zone.
         rehearsal = InMemoryMemoryStore()
         for record in records:
             rehearsal.scope(record.scope).put(record)

@@ -1,8 +1,8 @@
 """
 The guard of the servers that show a store: it refuses requests that were made by a page of another site.
 
-A page of another site can have a name of its own lead to this machine; then the browser takes this server for a part of
-that site. The name in the header `Host` gives it away, as the header `Origin` does where the page asks across sites.
+A page of another site can make a name of its site resolve to this machine; then the browser takes this server for a
+part of that site. The header `Host` shows that name, and the header `Origin` shows a request across sites.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "[::1]")
-# Where a server listens at all addresses of a machine, it is asked by any of them.
+# A server that listens at all addresses of a machine is reached by any of them.
 ALL_ADDRESSES = frozenset({"0.0.0.0", "[::]"})
 ANY_HOST = "*"
 HARMLESS = ("GET", "HEAD")
@@ -34,8 +34,8 @@ class RequestGuard:
     Refuses requests for other hosts and requests from other origins, and puts `headers` on every answer.
 
     A request with one of the `harmless` methods is answered whatever its origin: a browser does not show the answer to
-    another site. An exception of the app becomes an answer that tells nothing but its type; that a client goes away is
-    none.
+    another site. An exception of the app becomes an answer that shows only its type; a client that goes away is no
+    exception.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class RequestGuard:
         return None
 
     def _answers(self, name: str) -> bool:
-        """Return whether a host is answered; an address is no name, which another site could have lead here."""
+        """Return whether a host is answered. An address cannot be a name that another site makes resolve to here."""
         return (
             ANY_HOST in self._hosts or name in self._hosts or (bool(self._hosts & ALL_ADDRESSES) and _is_address(name))
         )

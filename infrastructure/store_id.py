@@ -1,8 +1,8 @@
 """
 The lineage of a store: an id that it keeps as long as it lives, and that no other store has.
 
-A restored store gets another id. So whoever remembers a store, as a witness does, tells a store that was restored on
-purpose from a file that was replaced by an older copy. Such a copy keeps the id: nothing tells it from the original.
+A restored store gets another id. So a witness can distinguish a store that was restored on purpose from a file that
+was replaced by an older copy. Such a copy keeps the id: nothing distinguishes it from the original.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from .projecting.store import ProjectionStore, kept_by, stored_moment
 
 PAGE_EVENTS = 512
 WAIT_SECONDS = 0.25
-# Each stream is asked for its next event. For more than these, pages are read sooner than all have answered.
+# To skip, each stream is asked for its next event; with more streams than these, reading pages is quicker.
 SKIPPED_STREAMS_MAX = 16
 
 
@@ -139,7 +139,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
     __reduce__ = refuse_copy
 
     def __init__(self, log: LiveLog, *, after: Moment, wanted: EventFilter, cursor: Cursor | None) -> None:
-        # Each event is asked for when it is handed out: the page may hold others.
+        # The gate is asked for each event when it is handed out: a page may hold events that the caller may not read.
         self._log, self._gate = behind_gate(log), gate_of(log)
         self._cursor = cursor
         self._wanted = wanted
@@ -204,7 +204,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
         Raises:
             DamagedError: it cannot be decoded; the next call goes on behind it.
         """
-        # Another thread, which erases, may put another page in its place.
+        # A thread that erases may put another page in its place.
         while page := self._page:
             event = page[0]
             is_wanted = self._wanted.has(event)
@@ -229,7 +229,7 @@ class Subscription(Iterator[RecordedEvent], AsyncIterator[RecordedEvent]):
             require_known(self._log, *self._last)
         if self._may_skip:
             self._may_skip = False
-            # Where their events cannot be read, the pages say which of them it is.
+            # If one of their events cannot be read, reading the pages says which one.
             with suppress(RefoldError):
                 self._skip(self._wanted.streams or ())
         moment = self.moment

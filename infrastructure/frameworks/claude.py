@@ -80,7 +80,7 @@ class _Lines:
         line = {
             "type": "user" if isinstance(first, FunctionReturned) or is_user(first) else "assistant",
             "uuid": first.id,
-            # Nobody has this parent: the line follows the one before it.
+            # No line has this uuid, so the line follows the one before it.
             "parentUuid": LOST,
             "timestamp": time_of(first).isoformat(timespec="milliseconds")[:-6] + "Z",
             "message": message_of(items),

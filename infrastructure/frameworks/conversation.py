@@ -1,9 +1,9 @@
 """
 A conversation of a framework, kept as a chat.
 
-Each message becomes items, once, and comes back as it was. A form says how a framework writes messages; what the items
-have no field for is kept as a patch beside the first item of a message (`Origin.rest`), under the form's name. So the
-items that one framework recorded can be read by another one: it gets them in its own form, without the patch.
+Each message becomes items, once, and comes back as it was. A form says how a framework writes messages; data for which
+items have no field is kept as a patch beside the first item of a message (`Origin.rest`), under the form's name. So a
+framework can read items that another one recorded: it gets them in its own form, without the patch.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...domain.formats.receive import Receiver
 from ...domain.formats.source_json import Patch, difference, is_same, patched
 
 Message = dict[str, Any]
-# The data beside the item of a message that is one item, and nothing else.
+# The data beside a message that is one item and needs no patch.
 ONE: dict[str, Any] = {"items": 1}
 Grouping = Callable[[Sequence[ChatItemEvent]], list[list[int]]]
 # Whether another chat has counted the usage of the message with an id.
@@ -69,8 +69,8 @@ class Form(Protocol):
         """
         Return the message that consists of these items; None if the framework has no such message.
 
-        The items may come from anywhere, but none is apart that another form recorded. No value is a number or a
-        boolean, unless it is the same for each message.
+        The items may come from anywhere, but no other form recorded them as apart. No value is a number or a boolean,
+        unless it is the same for each message.
         """
 
 
@@ -255,7 +255,7 @@ class Conversation:
         if is_same(plain, message):
             patch: Patch = {}
             if not others and not is_apart(first):
-                # As most messages are: they share what is kept beside them.
+                # Most messages are like this one, and share the data beside them.
                 return [msgspec.structs.replace(first, origin=self._simple_origin)]
         else:
             patch = difference(plain, message)
@@ -263,7 +263,7 @@ class Conversation:
                 patch = {"is": message}
         beside: dict[str, Any] = {"items": 1 + len(others)} | ({"patch": patch} if patch else {})
         if others:
-            # An item may leave, and what is behind it then may be a later item of another message.
+            # If one of these items leaves, an item of another message may come to its place.
             beside["others"] = [item.id for item in others]
         rest = _stored(self._form.name, beside) if patch or others else self._simple
         # A form may say that an item is apart: other providers are not sent it.
@@ -271,7 +271,7 @@ class Conversation:
         return [msgspec.structs.replace(first, origin=Origin(rest=rest, apart=is_apart(first))), *made]
 
     def _groups(self, items: list[ChatItemEvent], start: int) -> Iterator[Group]:
-        """Yield the items of each message: those of this form as they came, the others as other formats do it."""
+        """Yield the items of each message: those of this form as they came, the others grouped as in other formats."""
         foreign, simple = start, self._simple
         while start < len(items):
             item = items[start]
@@ -319,7 +319,7 @@ class Conversation:
 
 
 def _stored(form: str, beside: dict[str, Any]) -> bytes:
-    # Providers keep what they have read only as long as a request begins with the same bytes.
+    # In the given order: the cache of a provider applies only to a request that begins with the same bytes.
     return json_in_order({form: beside}, what=f"a message of {form}")
 
 

@@ -2,7 +2,7 @@
 The chats that an adapter has open, so that a call reads and converts only what is new.
 
 A call takes a chat out, works on it alone, and puts it back when it has succeeded. So no two threads share a chat, and
-after an error or an interrupt the next call opens it again. A call that wants a chat which is out opens it, too.
+after an error or an interrupt the next call opens it again. While a chat is out, other calls open it again, too.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from ..store import Store
 from .conversation import Conversation, Message, ViewMessage, is_later_part
 
 CHATS_KEPT_MAX = 64
-# The reason of what a framework has deleted.
+# The reason with which items leave that a framework has deleted.
 DELETED = "deleted"
 # In a chat that was just opened, the first look at the end reads so many items for each message that is wanted.
 ITEMS_OF_A_MESSAGE = 4
@@ -52,14 +52,14 @@ def require_store(store: Store) -> Store:
 
 
 def user_of(store: Store, chat_id: str) -> str | None:
-    """Return the user of a chat: the chats beside it have the same, whom an erasure looks for; None without one."""
-    # It is recorded and not shown: who may not read that chat may still make one beside it.
+    """Return the user of a chat, or None; the chats beside it get the same user, so that an erasure finds them."""
+    # The user is recorded and not shown, so a caller who may not read that chat may still make one beside it.
     begun = behind_gate(store.log).read_events(stream_id("chat", chat_id), until=1)
     return next((getattr(event, "user", None) for event in begun), None)
 
 
 def saved_under(store: Store, framework: str, begun: str) -> list[SavedStateRow]:
-    """Return what a framework saved last under each key in the chats whose ids begin so; others are not looked at."""
+    """Return what a framework saved last under each key, reading only chats whose ids begin with `begun`."""
     if (gate := gate_of(store.log)) is not None:
         gate.ask("read")
     rows = store._runner.rows_under([SAVED_STATES], [states_prefix(framework, None) + stream_id("chat", begun)])
@@ -197,8 +197,8 @@ class OpenChats:
         """
         Take out a chat that is up to date, for this block; None if there is none and `create` is False.
 
-        A chat that is made is that of `user`. One that is at the version `known` is not read again: for an append
-        there, which is refused if others came before it.
+        A new chat is that of `user`. A chat that is open at the version `known` is not read again: this is for an
+        append at that version, which is refused if others came first.
         """
         erasures, found = self._erasures, self._refreshed(chat_id, known)
         if found is None:
@@ -209,7 +209,7 @@ class OpenChats:
                 found = OpenChat(chat, self._conversation, self._encode, self._shown)
         yield found
         within = current_transaction(self._store.log)
-        # One that was out during an erasure may have texts from before it, and a transaction may be rolled back.
+        # A chat that was out during an erasure may have erased texts; the changes of a transaction may be rolled back.
         if found is not None and erasures == self._erasures and not found.chat._journal.is_changed_within(within):
             # A new entry is the last one, and the first one is dropped.
             self._chats.pop(chat_id, None)
@@ -232,7 +232,7 @@ class OpenChats:
 
         def attempt() -> T | None:
             with ExitStack() as until, current_or_new_transaction(self._store.log):
-                # It is put back behind the transaction.
+                # The chat is put back after the transaction.
                 found = until.enter_context(self.taken(chat_id, create=create, user=user))
                 return None if found is None else change(found)
 

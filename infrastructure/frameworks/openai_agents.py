@@ -119,8 +119,8 @@ class RefoldSession(SessionABC):
         found = await in_thread(self._chat.saved_states.last, NAME, RUN_STATE)
         return None if found is None or found.value is None else await RunState.from_json(agent, found.value)
 
-    # The SDK's compaction looks for the following two names. A subclass that changes what is stored, for example by
-    # encrypting it, must not be passed by: there the SDK uses the methods above.
+    # The SDK's compaction looks for the following two names. They do nothing in a subclass that changes what is stored,
+    # for example by encrypting it: there the SDK uses the methods above.
 
     async def _get_compaction_snapshot(
         self, limit: int, *, prune_prefix: Callable[[Any], bool] | None = None
@@ -190,7 +190,7 @@ class RefoldSession(SessionABC):
         if not items:
             return
         if all(item.name for item in named if isinstance(item, FunctionReturned)):
-            # Nothing of them depends on what others recorded meanwhile, so it is read only where they did.
+            # Nothing in these items depends on what others recorded meanwhile, so that need not be read before.
             self._chat.record_items(named)
             self._chat.flush()
         else:

@@ -191,7 +191,7 @@ class Spans:
             "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens or None,
         })  # fmt: skip
         if self._content:
-            # By its texts: a hook that is given all of the JSON could make something else of it.
+            # Text by text: a hook that is given the whole JSON could return something that is no JSON.
             said = redacted([self._form.write([answer])])
             span.set_attribute("gen_ai.output.messages", msgspec.json.encode(said).decode())
         span.end(max(recorded.recorded_at * 1_000, _nanos(answer.created_at)))

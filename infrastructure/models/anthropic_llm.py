@@ -160,11 +160,11 @@ class _Reading:
 
 
 def _as_json(arguments: str) -> Any:
-    # As strict as what is recorded: Python's own decoder takes NaN, and halves of characters.
+    # As strict as the log: Python's own decoder accepts NaN, and halves of characters.
     try:
         return msgspec.json.decode(arguments)
     except (ValueError, RecursionError):
-        # As of a model that was at its limit in the middle of a call.
+        # A model that reached its limit in the middle of a call left them unfinished.
         return arguments
 
 

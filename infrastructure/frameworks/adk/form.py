@@ -1,9 +1,9 @@
 """
 Events of the Agent Development Kit as items of a chat.
 
-An event becomes a message of its texts and images, and an item for each call and each response. All that items have no
-field for stays beside them: actions with changes of state, thoughts, signatures, branches. An event without anything
-that others know, such as one that only changes state, is an item that is apart.
+An event becomes a message of its texts and images, and an item for each call and each response. Data for which items
+have no field is kept beside them: actions with changes of state, thoughts, signatures, branches. An event without
+anything that others know, such as one that only changes state, is an item that is apart.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _plain(value: dict[str, Any], what: str) -> dict[str, Any]:
 
 
 def _checked(plain: dict[str, Any], what: str) -> dict[str, Any]:
-    """Return what the kit calls plain: numbers that are none, and halves of characters, are no JSON either."""
+    """Return data that the kit calls plain, if it is JSON: NaN and halves of characters are none."""
     require_json(plain, what=what)
     return plain
 

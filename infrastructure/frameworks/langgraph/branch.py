@@ -113,7 +113,7 @@ class Branch:
         try:
             self._note_newer(self.chat.refresh())
         except BaseException:
-            # After an interrupt some may not be noted, and the chat is ahead of what is: all is read again.
+            # After an interrupt the chat may have events that are not noted here: all are read again.
             self._forget()
             raise
 

@@ -28,7 +28,7 @@ from .values import Values
 if TYPE_CHECKING:
     from ...store import Store
 
-# The source of these chats, which tells them from the namespaces of a thread.
+# The source of these chats, which distinguishes them from the namespaces of a thread.
 SOURCE = "langgraph.channel"
 # Before the name of the channel in the id of its chat.
 MARK = "."

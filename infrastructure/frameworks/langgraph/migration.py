@@ -200,8 +200,8 @@ def _import(
         reason = "the thread went on in both places: import it with another prefix"
         return ThreadReport(thread, "refused", reason=reason)
     # A value that cannot be kept is found here, before anything is saved.
-    with open_store(":memory:") as aside:
-        _copy(source, RefoldSaver(aside, serde=serde), thread, there)
+    with open_store(":memory:") as trial:
+        _copy(source, RefoldSaver(trial, serde=serde), thread, there)
     if not dry_run:
         _copy(source, target, thread, there)
     return ThreadReport(thread, "extended" if any(here.values()) else "added", new)

@@ -285,7 +285,7 @@ class RefoldStore(BaseStore):
 
     @synchronized
     def sweep_ttl(self) -> int:
-        """Delete the items that expired, and return their number; the log keeps them. Nobody does this by itself."""
+        """Delete the items that expired, and return their number; the log keeps them. Nothing else deletes them."""
         now, gone = self._now(), set[tuple[Namespace, str]]()
         kept = [(one.namespace, key, expiry) for one in self._collections(()) for key, expiry in one.expiring()]
         over = [(namespace, key) for namespace, key, expiry in kept if expiry["until"] <= now]

@@ -33,9 +33,9 @@ class ThreadId(str):
     """
     The id of a thread in a config that the saver returned, which LangGraph hands on through a run.
 
-    It also says from which checkpoint the run may branch off, and which chat, `stream@version`, the run was given the
-    messages of: what others add afterwards stays in the view. To all others it is a plain text, and a copy of it, or
-    what is saved of it, is one: they compare, store and send configs, and each further key would be seen.
+    It also says from which checkpoint the run may branch off, and which chat, as `stream@version`, had the messages
+    that the run was given: what others add afterwards stays in the view. For everybody else it is a plain text, and so
+    are its copies and what is saved of it: programs compare, store and send configs, and would see a further key.
     """
 
     is_plain_text = True

@@ -147,7 +147,7 @@ class _Chats:
         self._note_chat(found.chat.id, *filter(None, [head, record.head_id, *record.branches]))
         if head == record.head_id:
             return record
-        # Others wrote to the chat: who loaded the conversation before that must load it again.
+        # Others wrote to the chat: a caller who loaded the conversation before must load it again.
         return dataclasses.replace(record, head_id=head, revision=f"{record.revision}+{head}")
 
     def _note_chat(self, chat_id: str, *entry_ids: str) -> None:

@@ -339,7 +339,7 @@ class SealedLog(LogOver):
         """Return such a payload with another event; its meta stays, and its key. The result is the same each time."""
         sealed: Any = SEALED_CODEC.decode(payload, f"event {reference}")
         (plain,) = self._decrypted([sealed], [reference])
-        meta = plain[META_SIZE_BYTES : _meta_end(plain)]
+        meta = plain[META_SIZE_BYTES : META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")]
         inner = encode_payload(event)
         # Made from all that is encrypted, so no other text gets this nonce; a resumed copy compares payloads.
         nonce = self.ring.hashed_bytes(reference.encode() + b" " + meta + inner)[:NONCE_BYTES]
@@ -402,13 +402,15 @@ class SealedLog(LogOver):
         return self._codec.decode_many(self._payloads(plains, name), name)
 
     def _payloads(self, plains: Sequence[bytes], name: Callable[[int], str]) -> list[bytes]:
-        return self._compression.expand_many([one[_meta_end(one) :] for one in plains], name)
+        # Here and for metas without a call for each event, which takes a hundredth of the time of a read.
+        packed = [one[META_SIZE_BYTES + int.from_bytes(one[:META_SIZE_BYTES], "big") :] for one in plains]
+        return self._compression.expand_many(packed, name)
 
     def _meta(self, recorded: RecordedEvent, plain: bytes, reference: str) -> Meta:
         if not isinstance(recorded.event, Sealed):
             return recorded.meta
         key_id = recorded.event.k
-        stored = plain[META_SIZE_BYTES : _meta_end(plain)]
+        stored = plain[META_SIZE_BYTES : META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")]
         known = self._metas.get((key_id, stored))
         if known is None:
             meta = decode_meta(stored or None, f"event {reference}")
@@ -518,11 +520,6 @@ class SealedLog(LogOver):
 
     def doubtful_streams(self) -> Iterable[str]:
         return self.below.doubtful_streams()
-
-
-def _meta_end(plain: bytes) -> int:
-    """Return where the meta of an event ends in the plain text."""
-    return META_SIZE_BYTES + int.from_bytes(plain[:META_SIZE_BYTES], "big")
 
 
 def _with_key_id(meta: Meta, key_id: str | None) -> Meta:

@@ -33,7 +33,6 @@ from .stored import (
     BETWEEN,
     STATE,
     Key,
-    Saved,
     changed_at,
     message_of,
     of_scope,
@@ -201,16 +200,17 @@ class RefoldSessionService(BaseSessionService):
             if found is None or saved is None:
                 return None
             recent = config.num_recent_events
-            entries = found.entries() if recent is None else found.last(recent)
-            return self._session(key, found, saved, _wanted_events(entries, config))
-
-    def _session(self, key: Key, found: OpenChat, saved: Saved, events: list[Event]) -> Session:
-        state = self._whole_state(key, saved.state, {})
-        session = Session(
-            id=key.session, app_name=key.app, user_id=key.user, state=state, events=events, last_update_time=saved.at
-        )
-        session._storage_update_marker = _marker(found.chat.version)
-        return session
+            events = _wanted_events(found.entries() if recent is None else found.last(recent), config)
+            session = Session(
+                id=key.session,
+                app_name=key.app,
+                user_id=key.user,
+                state=self._whole_state(key, saved.state, {}),
+                events=events,
+                last_update_time=saved.at,
+            )
+            session._storage_update_marker = _marker(found.chat.version)
+            return session
 
     def _whole_state(self, key: Key, own: Mapping[str, Any], known: dict[str, dict[str, Any]]) -> dict[str, Any]:
         """Return the state of a session with those of user and app; `known` has those that were read before."""

@@ -35,8 +35,6 @@ T = TypeVar("T")
 Batch = Sequence[NewEvents]
 Answer = list[Receipt] | Exception
 NO_LIMIT = 1 << 62
-# Behind a prefix, it sorts after all texts that begin with the prefix.
-LAST_CHARACTER = "\U0010ffff"
 ENDS_MAX = 10_000
 RECENT_MAX = 256
 NOTHING: Mapping[str, StreamEnd] = MappingProxyType({})

@@ -81,6 +81,16 @@ class ReadingContract:
         assert log.streams("chat:a") == ["chat:a", "chat:ab"]
         assert [log.streams("chat:", limit=limit) for limit in (0, 2)] == [[], ["chat:a", "chat:ab"]]
 
+    def test_the_ids_of_streams_that_go_on_with_the_last_character(self, log: LiveLog) -> None:
+        """They begin with the prefix as others do."""
+        last = "chat:\U0010ffff"
+        for stream in (last, "chat:a", "chau"):
+            append(log, stream, said(0))
+
+        assert log.streams() == ["chat:a", last, "chau"]
+        assert log.streams("chat:") == ["chat:a", last]
+        assert log.streams(last) == [last]
+
     def test_everything_is_read_as_it_was_written(self, log: LiveLog) -> None:
         """More than 300 events on six streams: by stream, by range, as a whole; sealed or not."""
         receipts = interleaved(log, 600)

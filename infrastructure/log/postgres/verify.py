@@ -9,8 +9,9 @@ from typing import Any
 from ....domain.errors import DamagedError
 from ....domain.ids import SLICES
 from ....domain.log.ports import KeyRow
+from ....projections.rows import end_of_prefix
 from ..compression import Compression
-from ..database_log import LAST_CHARACTER, DatabaseLog
+from ..database_log import DatabaseLog
 from ..large_texts import damage_of
 from ..row_faults import ROWS_REPORTED, empty_key, foreign_object_fault, nameless_type
 from .blocks import BLOCKS_OF_SLICE, PARTS_OF_SLICE, Blocks, Sealer
@@ -60,7 +61,7 @@ class CheckedLog(DatabaseLog):
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         found: list[str] = []
-        end = (prefix + LAST_CHARACTER).encode()
+        end = end_of_prefix(prefix).encode()
         while rows := self._rows(STREAMS, (found[-1] if found else "").encode(), prefix.encode(), end):
             found += [row[0] for row in rows]
             if limit is not None and len(found) >= limit:

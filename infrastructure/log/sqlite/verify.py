@@ -13,9 +13,10 @@ import msgspec
 from ....domain.concurrency.known_types import known
 from ....domain.errors import DamagedError
 from ....domain.log.ports import KeyRow
+from ....projections.rows import end_of_prefix
 from ...files import BESIDE_SQLITE
 from ..compression import Compression
-from ..database_log import LAST_CHARACTER, NO_LIMIT, DatabaseLog
+from ..database_log import NO_LIMIT, DatabaseLog
 from ..large_texts import damage_of
 from ..row_faults import ROWS_REPORTED, empty_key, foreign_object_fault, nameless_type, opening
 from .blocks import Block, BlockPart, checked_body
@@ -64,7 +65,7 @@ class CheckedLog(DatabaseLog):
 
     def streams(self, prefix: str = "", *, limit: int | None = None) -> list[str]:
         statement = "SELECT id FROM stream WHERE id >= ? AND id < ? ORDER BY id LIMIT ?"
-        values = (prefix, prefix + LAST_CHARACTER, NO_LIMIT if limit is None else limit)
+        values = (prefix, end_of_prefix(prefix), NO_LIMIT if limit is None else limit)
         return [row[0] for row in self._rows(statement, values)]
 
     def files(self) -> list[str]:

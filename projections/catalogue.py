@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, MessageAdded, Opened
+from ..domain.chat.events import ITEM_EVENTS, Forked, ItemInserted, Opened, is_user
 from ..domain.chat.state.item_table import totals_of
 from ..domain.chat.tokens import estimate_tokens
 from ..domain.ids import OF_STORE, split_stream_id
@@ -76,28 +76,14 @@ class Catalogue:
                 lane=first.position.slice,
                 first_number=first.position.number,
             )
-        origin: dict[str, str] = {}
-        items, turns, tokens = row.items, row.turns, row.tokens
-        for event in events:
-            recorded = event.event
-            if isinstance(recorded, ITEM_EVENTS):
-                # Checked first because nearly all events are items.
-                items += 1
-                turns += isinstance(recorded, MessageAdded) and recorded.role == "user"
-                tokens += estimate_tokens(recorded)
-                continue
-            if event.version == 1:
-                origin = _origin(recorded)
-            change = change_of(recorded)
-            if change is not None:
-                items, turns, tokens = items + change.items, turns + change.turns, tokens + change.tokens
-        last = events[-1]
+        change, last = growth_of([event.event for event in events]), events[-1]
+        origin = _origin(events[0].event) if events[0].version == 1 else {}
         return msgspec.structs.replace(
             row,
             version=last.version,
-            items=items,
-            turns=turns,
-            tokens=tokens,
+            items=row.items + change.items,
+            turns=row.turns + change.turns,
+            tokens=row.tokens + change.tokens,
             changed_at=last.recorded_at,
             changed_by=last.meta.actor or "",
             number=last.position.number,
@@ -105,8 +91,22 @@ class Catalogue:
         )
 
 
-def change_of(event: object) -> Totals | None:
-    """Return how much an event adds to the totals of its context, or takes away; None if it changes nothing."""
+def growth_of(events: Iterable[object]) -> Totals:
+    """Return how much events change the totals of their context."""
+    items = turns = tokens = 0
+    for event in events:
+        if isinstance(event, ITEM_EVENTS):
+            # Checked first because nearly all events are items; `totals_of` would make a record for each.
+            items += 1
+            turns += is_user(event)
+            tokens += estimate_tokens(event)
+        elif (change := _change_of(event)) is not None:
+            items, turns, tokens = items + change.items, turns + change.turns, tokens + change.tokens
+    return Totals(items, turns, tokens)
+
+
+def _change_of(event: object) -> Totals | None:
+    """Return how much an event that is no item changes the totals of its context; None if it changes nothing."""
     if isinstance(event, ItemInserted):
         return totals_of(event.item)
     if isinstance(event, QueueAppended | PoolAdded):

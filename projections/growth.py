@@ -10,11 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..domain.chat.events import ITEM_EVENTS
-from ..domain.chat.state.item_table import totals_of
 from ..domain.log.envelope import RecordedEvent
-from ..domain.totals import Totals
-from .catalogue import change_of
+from .catalogue import growth_of
 from .rows import version_key
 
 GROWTH_EVENTS = 512
@@ -66,16 +63,6 @@ class Growth:
             turns=row.turns + change.turns,
             tokens=row.tokens + change.tokens,
         )
-
-
-def growth_of(events: Sequence[object]) -> Totals:
-    """Return how much events change the totals of their context."""
-    items = turns = tokens = 0
-    for event in events:
-        change = totals_of(event) if isinstance(event, ITEM_EVENTS) else change_of(event)
-        if change is not None:
-            items, turns, tokens = items + change.items, turns + change.turns, tokens + change.tokens
-    return Totals(items, turns, tokens)
 
 
 GROWTH = Growth()

@@ -14,7 +14,8 @@ import msgspec
 from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import RecordedEvent
 from ..domain.totals import Totals
-from .growth import GROWTH, growth_of
+from .catalogue import growth_of
+from .growth import GROWTH
 
 # The head of a msgpack list, followed by its length in two bytes.
 LIST = b"\xdc"

@@ -14,8 +14,8 @@ from ...domain.log.gate import gate_of
 from ...domain.log.ports import LiveLog
 from ...domain.positions import Moment
 from ...domain.totals import Totals
-from ...projections.catalogue import CATALOGUE, CatalogueRow
-from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow, growth_of
+from ...projections.catalogue import CATALOGUE, CatalogueRow, growth_of
+from ...projections.growth import GROWTH, GROWTH_EVENTS, GrowthRow
 from ...projections.rows import version_key
 from ...projections.steps import STEPS, last_step
 from ..log.row_faults import REBUILD, opening

@@ -18,6 +18,16 @@ from ..domain.spans import Segment
 from ..domain.trajectory.events import RoundsRestored
 from .rows import envelope_columns, version_key
 
+KINDS: dict[type[Event], str] = {
+    Forked: "forked",
+    QueueBranched: "branched",
+    PoolBranched: "branched",
+    Merged: "merged",
+    QueueMerged: "merged",
+    PoolMerged: "merged",
+    RoundsRestored: "restored",
+}
+
 
 class LineageRow(msgspec.Struct, frozen=True, kw_only=True):
     """
@@ -50,9 +60,7 @@ class Lineage:
     version = 1
     row = LineageRow
     stays_in_slice = True
-    events: frozenset[type[Event]] = frozenset(
-        (Forked, Merged, QueueBranched, PoolBranched, QueueMerged, PoolMerged, RoundsRestored)
-    )
+    events: frozenset[type[Event]] = frozenset(KINDS)
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the keys of the edges that the event adds; the keys of a target are in the order of its versions."""
@@ -65,7 +73,7 @@ class Lineage:
         source = _sources(recorded)[int(key.rpartition("/")[2])]
         return LineageRow(
             key=key,
-            kind=_kind(recorded),
+            kind=KINDS[type(recorded)],
             how=getattr(recorded, "how", ""),
             source=source.stream,
             source_version=source.version,
@@ -84,17 +92,6 @@ def _sources(event: Event) -> tuple[Segment, ...]:
         case Forked(parent=parent, version=version) | BranchedEvent(parent=parent, version=version):
             return (Segment(parent, version),)
     raise AssertionError(f"{type(event).__name__} brings nothing from elsewhere")
-
-
-def _kind(event: Event) -> str:
-    match event:
-        case Forked():
-            return "forked"
-        case RoundsRestored():
-            return "restored"
-        case Merged() | MergedEvent():
-            return "merged"
-    return "branched"
 
 
 LINEAGE = Lineage()

@@ -74,8 +74,7 @@ def stream_in(key: str) -> str:
 
 def reference_of(key: str) -> str:
     """Return `stream@version` of the event that registered the vertex with this key."""
-    stream, version = place_in(key)
-    return f"{stream}@{version}"
+    return str(Ref.parse(key))
 
 
 def digest_of(text: str) -> str:

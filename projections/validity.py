@@ -114,7 +114,7 @@ def _born(key: str, item: chat.ChatItemEvent, event: RecordedEvent) -> ValidityR
     recorded = event.event
     before = ""
     if isinstance(recorded, chat.ItemInserted | chat.InstructionsReplaced | chat.CallChanged | chat.Summarized):
-        before = f"{recorded.before.stream or event.stream}@{recorded.before.version}"
+        before = str(recorded.before.within(event.stream))
     return ValidityRow(
         key=key,
         context=event.stream,

@@ -69,6 +69,11 @@ class Block(NamedTuple):
     body: bytes
 
 
+def checksum_of(segment: int, digests: bytes, body: bytes) -> bytes:
+    """Return the checksum of a block with this content."""
+    return block_checksum(segment.to_bytes(8, "big"), digests, body)
+
+
 def checked_body(compression: Compression, block: Block) -> bytes:
     """
     Return the expanded body of a block.
@@ -78,7 +83,7 @@ def checked_body(compression: Compression, block: Block) -> bytes:
     """
     first = block.segment * SEGMENT + 1
     what = f"block {block.key} (of positions {first} to {first + SEGMENT - 1})"
-    if block_checksum(block.segment.to_bytes(8, "big"), block.digests, block.body) != block.checksum:
+    if checksum_of(block.segment, block.digests, block.body) != block.checksum:
         raise DamagedError(what, "its bytes do not match its checksum")
     return compression.expand(block.body, what)
 
@@ -250,11 +255,9 @@ class BlockReader:
         kept = self._opened
         known = next((pair for pair in kept if pair[0].key == block.key and pair[0] == block), None)
         if known is None:
+            is_whole = place is None or (bounds.stop - bounds.start) * SMALL_SHARE > place.part.size
             try:
-                known = (
-                    block,
-                    self._open_unknown(block, is_whole=place is None or _is_large_share(bounds, place.part)),
-                )
+                known = (block, self._open_unknown(block, is_whole=is_whole))
             except VALUE_FAULTS as error:
                 raise unreadable(f"block {block.key}", error) from error
         if not kept or known is not kept[0]:
@@ -306,10 +309,6 @@ def resolved(connection: sqlite3.Connection, compression: Compression, payload: 
         return text_of(compression.expand(found[1], f"blob {key}"), found[0], f"blob {key}")
 
     return resolve_references(payload, text)
-
-
-def _is_large_share(bounds: slice, part: BlockPart) -> bool:
-    return bool((bounds.stop - bounds.start) * SMALL_SHARE > part.size)
 
 
 def _streams(opened: _Opened) -> Iterator[str]:

@@ -96,16 +96,12 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
             return key_closed(where)
         case sqlite3.SQLITE_CONSTRAINT:
             return DamagedError(where, f"it refuses a row that it should take ({error})")
-        case sqlite3.SQLITE_ERROR if _lacks(error):
+        case sqlite3.SQLITE_ERROR if str(error).startswith(("no such table", "no such column")):
             return MissingTableError(f"{where} lacks a table of Refold's ({error}): restore it from a copy")
         case _ if "decode" in str(error):
             return DamagedError(where, str(error))
         case _:
             return StorageError(f"{where} failed ({error}): look at the file with `refold verify`")
-
-
-def _lacks(error: Exception) -> bool:
-    return str(error).startswith(("no such table", "no such column"))
 
 
 # fmt: off

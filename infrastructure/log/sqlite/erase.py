@@ -13,12 +13,12 @@ import msgspec
 from ....domain.concurrency.known_types import known
 from ....domain.errors import ConcurrencyError
 from ....domain.log.ports import Remnant
-from ..block_body import DIGEST_BYTES, block_checksum, packed
+from ..block_body import DIGEST_BYTES, packed
 from ..codec import encode_meta
 from ..compression import PLAIN, REFERENCES, ZSTD, Compression, erased_form, has_references, mark_references
 from ..large_texts import references_in
-from .blocks import Block, BlockBody, BlockPart, checked_body
-from .read import BLOCK_COLUMNS, KEY_OF_STREAM
+from .blocks import Block, BlockBody, BlockPart, checked_body, checksum_of
+from .read import BLOCK_COLUMNS, KEY_OF_STREAM, first_value
 from .side_tables import delete_snapshots
 
 ROW = "SELECT payload FROM event WHERE stream = ? AND version = ? AND digest = ?"
@@ -56,7 +56,8 @@ class Eraser:
             ConcurrencyError: an event is another one by now.
         """
         in_blocks: dict[int, list[tuple[int, Remnant]]] = {}
-        keys = {stream: self._one(KEY_OF_STREAM, stream) for stream in {one.stream for one in remnants}}
+        streams = {one.stream for one in remnants}
+        keys = {stream: first_value(self._connection, KEY_OF_STREAM, stream) for stream in streams}
         for one in remnants:
             key = keys[one.stream]
             if self._replace_row(key, one):
@@ -72,12 +73,8 @@ class Eraser:
             unused = self._texts.difference(self._texts_in_use())
             self._connection.executemany("DELETE FROM blob WHERE key = ?", [(key,) for key in unused])
 
-    def _one(self, statement: str, *values: object) -> Any:
-        found = self._connection.execute(statement, values).fetchone()
-        return None if found is None else found[0]
-
     def _replace_row(self, key: int, one: Remnant) -> bool:
-        stored = self._one(ROW, key, one.version, one.digest)
+        stored = first_value(self._connection, ROW, key, one.version, one.digest)
         if stored is None:
             return False
         if has_references(stored):
@@ -100,7 +97,7 @@ class Eraser:
         stored = packed(self._compression, body)
         if refers and any(references_in(bytes(payload)) for payload in body.payloads):
             stored = mark_references(stored)
-        checksum = block_checksum(block.segment.to_bytes(8, "big"), block.digests, stored)
+        checksum = checksum_of(block.segment, block.digests, stored)
         self._connection.execute(REPLACE_BLOCK, (checksum, stored, block.key))
 
     def _texts_in_use(self) -> Iterator[int]:

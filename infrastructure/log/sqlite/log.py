@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from functools import partial
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ....domain.clock import REAL_SYSTEM, System
 from ....domain.concurrency.promises import Settled
@@ -34,7 +34,7 @@ from ..row_faults import RETIRED, new_mark, whole
 from .append import END, Appender
 from .connection import SqliteDatabase
 from .erase import Eraser
-from .read import INDEX_OF_BLOCKS, Column, CurrentFile, Reader, stored_digest, version_at
+from .read import INDEX_OF_BLOCKS, KEY_OF_STREAM, Column, CurrentFile, Reader, first_value, stored_digest, version_at
 from .schema import RETIRES, prepare_schema, refuse_foreign_file
 from .seal import SealedSlice, Sealer
 from .side_tables import Segments, Snapshots
@@ -202,7 +202,7 @@ class SqliteLog(CheckedLog):
     def slice_of_stream(self, stream: str) -> int:
         """Return the slice that was stored when a stream was opened."""
         with self.database.reading() as connection:
-            return int(_one(connection, "SELECT slice FROM stream WHERE id = ?", stream))
+            return int(first_value(connection, "SELECT slice FROM stream WHERE id = ?", stream))
 
     def retire(self, mark: str | None = None) -> str:
         """Refuse events from now on, from every process; return the mark that says so, a new one if none is given."""
@@ -320,8 +320,8 @@ class SqliteLog(CheckedLog):
             return self._head(connection, self._key_of(connection, stream))
 
     def _head(self, connection: sqlite3.Connection, key: int | None) -> int:
-        version = _one(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
-        version = version or _one(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0
+        version = first_value(connection, "SELECT max(version) FROM event WHERE stream = ?", key)
+        version = version or first_value(connection, "SELECT max(last_version) FROM part WHERE stream = ?", key) or 0
         return whole(f"the last version of stream {key}", version)
 
     def end(self, stream: str) -> StreamEnd:
@@ -335,7 +335,7 @@ class SqliteLog(CheckedLog):
             if head.version is None:
                 return StreamEnd(0, b"")
             self._remember(stream, head.key)
-            self._appender.note_opened(stream, head, _one(connection, END.format(p="")))
+            self._appender.note_opened(stream, head, first_value(connection, END.format(p="")))
             return StreamEnd(head.version, head.digest)
 
     def _version_at(self, stream: str, moment: Moment | int) -> int:
@@ -358,7 +358,7 @@ class SqliteLog(CheckedLog):
         return moment_of(last)
 
     def _last(self, connection: sqlite3.Connection) -> int:
-        return int(_one(connection, "SELECT max(position) FROM event") or 0)
+        return int(first_value(connection, "SELECT max(position) FROM event") or 0)
 
     def wait_for_news(self, seen: Moment, *, timeout_seconds: float) -> None:
         deadline = time.monotonic() + timeout_seconds
@@ -387,7 +387,7 @@ class SqliteLog(CheckedLog):
         known = self._keys.get(stream)
         if known is not None:
             return known
-        key = _one(connection, "SELECT key FROM stream WHERE id = ?", stream)
+        key = first_value(connection, KEY_OF_STREAM, stream)
         if key is None:
             return None
         self._remember(stream, key)
@@ -397,7 +397,7 @@ class SqliteLog(CheckedLog):
         known = self._names.get(key)
         if known is not None:
             return known
-        name = _one(connection, "SELECT id FROM stream WHERE key = ?", key)
+        name = first_value(connection, "SELECT id FROM stream WHERE key = ?", key)
         if name is None:
             raise DamagedError(f"stream {key}", "its row is missing, and events belong to it")
         self._remember(name, key)
@@ -441,8 +441,3 @@ def _next_window(window: int, found: int, limit: int) -> int:
     if 2 * found < limit:
         return min(2 * window, max(WINDOW_MAX, limit))
     return max(window // 2, 1) if found > limit else window
-
-
-def _one(connection: sqlite3.Connection, statement: str, *values: object) -> Any:
-    row = connection.execute(statement, values).fetchone()
-    return None if row is None else row[0]

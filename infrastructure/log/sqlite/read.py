@@ -274,54 +274,45 @@ class Reader:
         if batch.is_empty:
             return []
         with opening(f"stream {batch.stream}"):
-            return self._read_open(connection, key, batch, openers)
-
-    def _read_open(
-        self,
-        connection: sqlite3.Connection,
-        key: int,
-        batch: Batch,
-        openers: tuple[BlockOpener[T], RowOpener[T]],
-    ) -> list[T]:
-        stream, after, until = batch.stream, batch.after, min(batch.until, NO_LIMIT)
-        is_one, (open_block, open_row) = len(batch.ranges) == 1, openers
-        pieces: list[tuple[int, list[Any]]] = []
-        digests = {0: NO_DIGEST}
-        for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until, until)):
-            block, count = Block(*columns[2:]), last - first + 1
-            begin, end = max(first, after + 1), min(last, until) + 1
-            if block.key is None:
+            stream, after, until = batch.stream, batch.after, min(batch.until, NO_LIMIT)
+            is_one, (open_block, open_row) = len(batch.ranges) == 1, openers
+            pieces: list[tuple[int, list[Any]]] = []
+            digests = {0: NO_DIGEST}
+            for first, last, start, *columns in connection.execute(PARTS_OF_STREAM, (key, max(1, after), until, until)):
+                block, count = Block(*columns[2:]), last - first + 1
+                begin, end = max(first, after + 1), min(last, until) + 1
+                if block.key is None:
+                    if begin < end:
+                        raise DamagedError(f"event {stream}@{begin}", "it is missing: its block is gone")
+                    continue
+                digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
                 if begin < end:
-                    raise DamagedError(f"event {stream}@{begin}", "it is missing: its block is gone")
-                continue
-            digests[last] = block.digests[(start + count - 1) * DIGEST_BYTES : (start + count) * DIGEST_BYTES]
-            if begin < end:
-                wanted = batch.bounds(begin, end)
-                piece: list[Any] = [None] * (end - begin)
-                next_version = pieces[-1][0] + len(pieces[-1][1]) if pieces else after + 1
-                if begin != next_version:
-                    raise DamagedError(f"event {stream}@{next_version}", "it is missing")
-                if wanted:
-                    before = digests.get(first - 1, b"")
-                    if wanted.start == first and not before:
-                        before = _digest_of(connection, key, stream, first - 1)
-                    place = Place(BlockPart(stream, first, count), start, (columns[0], columns[1]), before)
-                    bounds = slice(start + wanted.start - first, start + wanted.stop - first)
-                    piece[wanted.start - begin : wanted.stop - begin] = open_block(connection, block, bounds, place)
-                pieces.append((begin, piece))
-        for row in connection.execute(ROWS_OF_STREAM, (key, max(1, after), until)):
-            version = row[0]
-            if version > after:
-                if version - 1 not in digests:
-                    raise DamagedError(f"event {stream}@{version - 1}", "it is missing")
-                is_wanted = is_one or batch.wants(version)
-                opened = open_row(connection, stream, row, digests[version - 1]) if is_wanted else None
-                if pieces and pieces[-1][0] + len(pieces[-1][1]) == version:
-                    pieces[-1][1].append(opened)
-                else:
-                    pieces.append((version, [opened]))
-            digests[version] = row[5]
-        return _joined(stream, pieces, after, until)
+                    wanted = batch.bounds(begin, end)
+                    piece: list[Any] = [None] * (end - begin)
+                    next_version = pieces[-1][0] + len(pieces[-1][1]) if pieces else after + 1
+                    if begin != next_version:
+                        raise DamagedError(f"event {stream}@{next_version}", "it is missing")
+                    if wanted:
+                        before = digests.get(first - 1, b"")
+                        if wanted.start == first and not before:
+                            before = _digest_of(connection, key, stream, first - 1)
+                        place = Place(BlockPart(stream, first, count), start, (columns[0], columns[1]), before)
+                        bounds = slice(start + wanted.start - first, start + wanted.stop - first)
+                        piece[wanted.start - begin : wanted.stop - begin] = open_block(connection, block, bounds, place)
+                    pieces.append((begin, piece))
+            for row in connection.execute(ROWS_OF_STREAM, (key, max(1, after), until)):
+                version = row[0]
+                if version > after:
+                    if version - 1 not in digests:
+                        raise DamagedError(f"event {stream}@{version - 1}", "it is missing")
+                    is_wanted = is_one or batch.wants(version)
+                    opened = open_row(connection, stream, row, digests[version - 1]) if is_wanted else None
+                    if pieces and pieces[-1][0] + len(pieces[-1][1]) == version:
+                        pieces[-1][1].append(opened)
+                    else:
+                        pieces.append((version, [opened]))
+                digests[version] = row[5]
+            return _joined(stream, pieces, after, until)
 
     def _recorded_rows(
         self, connection: sqlite3.Connection, names: Callable[[int], str], rows: Iterable[tuple[Any, ...]]
@@ -385,8 +376,8 @@ class Reader:
         if stream == ERASURES:
             return False
         if not self._seals.has(stream, version, seal):
-            key = connection.execute(KEY_OF_STREAM, (ERASURES,)).fetchone()
-            self._seals.learn(self.read_events(connection, key[0], Range(ERASURES, 0, NO_LIMIT)) if key else ())
+            key = first_value(connection, KEY_OF_STREAM, ERASURES)
+            self._seals.learn(self.read_events(connection, key, Range(ERASURES, 0, NO_LIMIT)) if key else ())
         return self._seals.has(stream, version, seal)
 
     def forget(self) -> None:
@@ -455,13 +446,18 @@ def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key
     Return the digest of a version of a stream, whose key is looked up if it is not given; None if there is no event.
     """
     if key is None:
-        named = connection.execute("SELECT key FROM stream WHERE id = ?", (stream,)).fetchone()
-        key = named[0] if named else 0
+        key = first_value(connection, KEY_OF_STREAM, stream)
     found = (
         connection.execute(DIGEST_OF_ROW, (key, version)).fetchone()
         or connection.execute(DIGEST_IN_BLOCK, (version, key, version, version)).fetchone()
     )
     return digest_of_row(f"event {stream}@{version}", found[0]) if found else None
+
+
+def first_value(connection: sqlite3.Connection, statement: str, *values: object) -> Any:
+    """Return the first value of the first row of a statement; None if there is no row."""
+    row = connection.execute(statement, values).fetchone()
+    return None if row is None else row[0]
 
 
 def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: int) -> list[T]:

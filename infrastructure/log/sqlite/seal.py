@@ -19,10 +19,10 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from ....domain.errors import DamagedError
-from ..block_body import BLOCK_EVENTS, OvertakenError, block_checksum, bounded, in_blocks, packed, runs
+from ..block_body import BLOCK_EVENTS, OvertakenError, bounded, in_blocks, packed, runs
 from ..compression import Compression, has_references, mark_references
 from ..evidence import SEGMENT, segment_of
-from .blocks import BlockBody, BlockPart
+from .blocks import BlockBody, BlockPart, checksum_of
 
 # In a single SELECT of both, SQLite would scan every row for them.
 FIRST_AND_LAST = "SELECT (SELECT min(position) FROM event), (SELECT max(position) FROM event)"
@@ -168,7 +168,7 @@ def _payload_and_meta(row: Row) -> tuple[bytes, bytes | None]:
 
 
 def _insert(connection: sqlite3.Connection, block: NewBlock) -> None:
-    checksum = block_checksum(block.segment.to_bytes(8, "big"), block.digests, block.body)
+    checksum = checksum_of(block.segment, block.digests, block.body)
     key = connection.execute(
         "INSERT INTO block (segment, checksum, digests, body) VALUES (?, ?, ?, ?)",
         (block.segment, checksum, block.digests, block.body),

@@ -33,13 +33,14 @@ DIGESTS_OF_BLOCKS = "SELECT digests FROM block WHERE segment = ?"
 Write = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 
 
-def _has(connection: sqlite3.Connection, table: str) -> bool:
+def has_table(connection: sqlite3.Connection, table: str) -> bool:
+    """Return whether the database has a table."""
     return connection.execute(HAS_TABLE, (table,)).fetchone() is not None
 
 
 def delete_snapshots(connection: sqlite3.Connection, streams: Iterable[int]) -> None:
     """Delete the snapshots of streams, given their keys."""
-    if _has(connection, "snapshot"):
+    if has_table(connection, "snapshot"):
         connection.executemany("DELETE FROM snapshot WHERE stream = ?", [(key,) for key in streams])
 
 
@@ -53,7 +54,7 @@ class Snapshots:
 
     def read(self, stream: str) -> bytes | None:
         with self._database.reading() as connection:
-            key = self._key_of(connection, stream) if _has(connection, "snapshot") else None
+            key = self._key_of(connection, stream) if has_table(connection, "snapshot") else None
             row = connection.execute(SNAPSHOT, (key,)).fetchone() if key else None
         return row[0] if row and isinstance(row[0], bytes) else None
 
@@ -68,7 +69,7 @@ class Snapshots:
 
     def streams(self) -> list[str]:
         with self._database.reading() as connection:
-            return [row[0] for row in connection.execute(WITH_SNAPSHOT)] if _has(connection, "snapshot") else []
+            return [row[0] for row in connection.execute(WITH_SNAPSHOT)] if has_table(connection, "snapshot") else []
 
 
 class Segments:
@@ -80,7 +81,7 @@ class Segments:
     def segments(self, lane: int, until: int) -> list[SegmentRow]:
         """Return the rows of the first segments, in order; those with a value that cannot be one are left out."""
         with self._database.reading() as connection:
-            found = connection.execute(SEGMENTS, (until,)).fetchall() if _has(connection, "segment") else []
+            found = connection.execute(SEGMENTS, (until,)).fetchall() if has_table(connection, "segment") else []
         return [SegmentRow(*row) for row in found if all(isinstance(one, bytes) for one in row[1:])]
 
     def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:

@@ -28,6 +28,7 @@ from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
+from ...log.sqlite.side_tables import has_table
 from ..store import Checkpoint, Plan, ProjectionStore, Values, duplicate_key_error, rows_of
 from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, STORED_NAME, Stored, moment_of
 from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
@@ -129,7 +130,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         found = []
         for projection in projections:
             with self._reading(projection) as connection:
-                if _has_table(connection, "checkpoint") and _has_table(connection, "note"):
+                if has_table(connection, "checkpoint") and has_table(connection, "note"):
                     found += self._stored(_Transaction(connection), projection)
                 else:
                     # Both are made with the first rows, but one of them may have been dropped since.
@@ -137,7 +138,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         return [one.checkpoint for one in found]
 
     def _moment(self, connection: sqlite3.Connection, projection: Projection) -> Moment:
-        if not _has_table(connection, "checkpoint"):
+        if not has_table(connection, "checkpoint"):
             return BEGINNING
         statement = self.sql.statement(CHECKPOINT, projection.name, of=projection)
         return moment_of(projection, connection.execute(*statement).fetchall())
@@ -169,7 +170,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _ask_notes(self, statement: Statement) -> list[Values]:
         with self._lent() as connection:
-            return connection.execute(*statement).fetchall() if _has_table(connection, "note") else []
+            return connection.execute(*statement).fetchall() if has_table(connection, "note") else []
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
         def carried_out(connection: sqlite3.Connection) -> list[list[Values]] | None:
@@ -246,7 +247,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     ) -> str | None:
         """Copy rows of `part` with keys after `after`, and return the last key copied; None if none are left."""
         source, names = self.sql.table(part), columns(part)
-        are_there = all(_has_table(connection, name) for name in (source, self.sql.table(shadow)))
+        are_there = all(has_table(connection, name) for name in (source, self.sql.table(shadow)))
         if not (are_there and self._is_noted(_Transaction(connection), *plan)):
             return None
         ahead = f"SELECT key FROM {source} WHERE key > ? ORDER BY key LIMIT 1 OFFSET ?"
@@ -434,7 +435,3 @@ def _dropping(table: str) -> Sequence[Statement]:
     drops = (Statement(f"DROP TABLE IF EXISTS {name}") for name in (f"{table}_words", table))
     prefixes = (f"{kind}/{projection}." for kind in ("aside", "save"))
     return [*drops, *(Statement(DROP_NOTES, (prefix, end_of_prefix(prefix))) for prefix in prefixes)]
-
-
-def _has_table(connection: sqlite3.Connection, table: str) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (table,)).fetchone() is not None

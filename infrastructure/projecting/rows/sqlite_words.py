@@ -39,17 +39,18 @@ def put_searched(
         known.update((key, (number, words)) for key, number, words in found)
     into = f"INSERT INTO {table}_words ({table}_words, rowid, words) VALUES ('delete', ?, ?)"
     # To delete a row from an index without content, its words must be given once more.
-    before = ((number, _expanded(compression, projection, words)) for number, words in known.values())
+    before = ((number, expanded_bytes(compression, projection, words).decode()) for number, words in known.values())
     connection.executemany(into, before)
     ((last,),) = connection.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchall()
     fresh = iter(range(last + 1, last + 1 + len(rows)))
     numbers = [known[row.key][0] if row.key in known else next(fresh) for row in rows]
-    stored = (
-        _with_words(projection, msgspec.structs.astuple(row), lambda words: compression.shrink(words.encode()))
-        for row in rows
-    )
     sql = f"INSERT OR REPLACE INTO {table} (number, {columns(projection)}) VALUES (?{', ?' * len(fields)})"
-    connection.executemany(sql, ((number, *values) for number, values in zip(numbers, stored, strict=True)))
+    place = fields.index("words")
+    stored = zip(numbers, map(msgspec.structs.astuple, rows), strict=True)
+    connection.executemany(
+        sql,
+        ((number, *one[:place], compression.shrink(one[place].encode()), *one[place + 1 :]) for number, one in stored),
+    )
     words = ((number, row.words) for number, row in zip(numbers, rows, strict=True))
     connection.executemany(f"INSERT INTO {table}_words (rowid, words) VALUES (?, ?)", words)
 
@@ -88,12 +89,6 @@ def _varint(count: int) -> bytes:
     return packed
 
 
-def _with_words(projection: Projection, values: Values, change: Callable[[Any], Any]) -> Values:
-    """Return the values of a searched row with its words changed."""
-    place = projection.row.__struct_fields__.index("words")
-    return (*values[:place], change(values[place]), *values[place + 1 :])
-
-
 def with_all_words(compression: Compression, projection: Projection, found: Sequence[Values]) -> list[Values]:
     """Return the values of searched rows with their words as they were before; together they take half the time."""
     place = projection.row.__struct_fields__.index("words")
@@ -109,13 +104,8 @@ def _words_of_rows(projection: Projection) -> str:
     return f"the words of a row of {projection.name}"
 
 
-def _expanded(compression: Compression, projection: Projection, stored: Any) -> str:
-    """Return the words of a row as they were before they were stored; those of earlier releases are not compressed."""
-    return expanded_bytes(compression, projection, stored).decode() if isinstance(stored, bytes) else stored
-
-
 def expanded_bytes(compression: Compression, projection: Projection, stored: Any) -> bytes:
-    """Return the words of a row as `_expanded` does, in UTF-8."""
+    """Return the words of a row in UTF-8; rows of earlier releases have them uncompressed, as a text."""
     is_packed = isinstance(stored, bytes)
     return compression.expand(stored, _words_of_rows(projection)) if is_packed else stored.encode()
 

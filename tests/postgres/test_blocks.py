@@ -380,7 +380,7 @@ def test_a_forged_block_of_another_shape(log: PostgresLog, open_log: OpenLog, pg
         [block] = connection.execute(f"select {columns} from block as b where last = 128".encode()).fetchall()
         lane, _, place, last, first, digests, _, _ = block
         body = packed(log._compression, change(log._blocks.opened(block)))
-        checksum = log._blocks.checksum(lane, first, last, place, digests, body)
+        checksum = blocks.checksum_of(lane, first, last, place, digests, body)
         connection.execute("update block set body = %s, checksum = %s where last = 128", (body, checksum))
     fresh = open_log()
 

@@ -192,10 +192,6 @@ class Blocks:
         """Return the rows that `part` must have for a block, as PARTS_OF_SLICE selects them."""
         return _parts(self.opened(block), block[3], block[2])
 
-    def checksum(self, number: int, first: int, last: int, place: int, digests: bytes, body: bytes) -> bytes:
-        """Return the checksum of a block with this content."""
-        return block_checksum(_place(number, first, last, place), digests, body)
-
     def _rows(
         self, block: Row, is_wanted: Callable[[int, int, int], bool] = lambda key, first, last: True
     ) -> list[Row]:
@@ -221,13 +217,18 @@ class Blocks:
         with opening(what):
             if body is None or digests is None:
                 raise DamagedError(what, "it is missing, and parts belong to it")
-            if block_checksum(_place(lane, first, last, place), digests, body) != checksum:
+            if checksum_of(lane, first, last, place, digests, body) != checksum:
                 raise DamagedError(what, "its bytes do not match its checksum")
             opened = _DECODER.decode(self._compression.expand(body, what))
             require_one_size(what, digests, *opened[:-1])
             if len(opened.ids) * DIGEST_BYTES != len(digests) * ID_BYTES:
                 raise DamagedError(what, "its columns are of different lengths")
         return opened
+
+
+def checksum_of(number: int, first: int, last: int, place: int, digests: bytes, body: bytes) -> bytes:
+    """Return the checksum of a block of a slice with this content."""
+    return block_checksum(_place(number, first, last, place), digests, body)
 
 
 def _cut(joined: bytes, size: int) -> list[bytes]:
@@ -307,7 +308,7 @@ class Sealer:
                 ids=b"".join(row[0].bytes for row in some),
             )
             stored, digests = packed(self._compression, body), b"".join(row[8] for row in some)
-            checksum = block_checksum(_place(lane, first, last, place), digests, stored)
+            checksum = checksum_of(lane, first, last, place, digests, stored)
             block = (int4(lane), int4(place), int8(last), int8(first), checksum, digests, stored)
             yield from inserts("block", [block])
             yield from inserts("part", [_packed_part(lane, part) for part in _parts(body, last, place)])

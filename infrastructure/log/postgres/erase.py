@@ -17,7 +17,7 @@ from ..block_body import DIGEST_BYTES, packed
 from ..codec import encode_meta
 from ..compression import REFERENCES, Compression, erased_form
 from ..large_texts import references_in
-from .blocks import BLOCK_AS_ROW, BLOCKS_OF_SLICE, PART_OF_VERSION, PARTS, Blocks
+from .blocks import BLOCK_AS_ROW, BLOCKS_OF_SLICE, PART_OF_VERSION, PARTS, Blocks, checksum_of
 from .stored_events import PLACE
 from .wire import Call, Rows, Wire, in_round_trips, int4, int8
 
@@ -130,7 +130,7 @@ class Eraser:
             body.metas[index] = encode_meta(one.meta)
             body.payloads[index] = erased_form(one.payload)
         stored = packed(self._compression, body)
-        checksum = self._blocks.checksum(number, first, last, place, digests, stored)
+        checksum = checksum_of(number, first, last, place, digests, stored)
         return Call(REPLACE_BLOCK, (int4(number), int8(last), int4(place), stored, checksum))
 
     def _texts_in_use(self, number: int) -> Iterator[int]:

@@ -24,14 +24,14 @@ from .stored_events import Row
 from .wire import Call, int4, int8
 
 CHUNK_MIN = 16
-LANES_MAX = 256
+SLICES_MAX = 256
 
 
 @dataclass(slots=True)
 class _SliceRows:
     """
-    A slice with new events: `taken` is the last position returned, `rows` are fetched ones after it, `end` is its last
-    position.
+    A slice with new events. `taken` is the last position that was returned, `rows` are the fetched rows after it, `end`
+    is the last position of the slice, and `chunk` the number of rows to fetch next.
     """
 
     number: int
@@ -41,7 +41,8 @@ class _SliceRows:
     rows: deque[Row] = field(default_factory=deque)
 
     @property
-    def is_dry(self) -> bool:
+    def needs_rows(self) -> bool:
+        """Whether no row is left of those that were fetched, and there are more."""
         return not self.rows and self.taken < self.end
 
 
@@ -66,6 +67,7 @@ class Pager:
             return ends
         return {number: last for number, last in ends.items() if number % partition.of == partition.number}
 
+    @opening("a row of the log")
     def page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         """
         Return up to `limit` rows after `after`, and the moment they end at.
@@ -73,10 +75,6 @@ class Pager:
         Raises:
             DamagedError: a position is empty.
         """
-        with opening("a row of the log"):
-            return self._page(after, limit)
-
-    def _page(self, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         seen = dict(after.heads)
         news = _news(self._of_partition(self._ends.known), seen)
         # If the last known ends still leave a full page, they need not be read again.
@@ -85,15 +83,16 @@ class Pager:
         if not news or limit <= 0:
             return [], self._end_before(after) if limit > 0 and self._partition is None else after
         chunk = max(CHUNK_MIN, limit // len(news) + 1)
-        lanes = [_SliceRows(number, seen.get(number, 0), end, chunk) for number, end in sorted(news.items())]
+        slices = [_SliceRows(number, seen.get(number, 0), end, chunk) for number, end in sorted(news.items())]
         rows: list[Row] = []
-        while len(rows) < limit and lanes:
-            self._fill([lane for lane in lanes if lane.is_dry], limit - len(rows))
-            _merge(lanes, rows, limit)
-            lanes = [lane for lane in lanes if lane.taken < lane.end]
+        while len(rows) < limit and slices:
+            self._fill([one for one in slices if one.needs_rows], limit - len(rows))
+            _merge(slices, rows, limit)
+            slices = [one for one in slices if one.taken < one.end]
         seen.update((row[0], row[3]) for row in rows)
         return rows, Moment.of(seen)
 
+    @opening("a row of the log")
     def page_until(self, until: Moment, after: Moment, limit: int) -> tuple[list[Row], Moment]:
         """
         Return up to `limit` rows after `after` and not after `until`, slice by slice, and the moment they end at.
@@ -101,80 +100,79 @@ class Pager:
         Raises:
             DamagedError: a position is empty.
         """
-        with opening("a row of the log"):
-            try:
-                return self._page_until(dict(until.heads), after, limit)
-            except DamagedError:
-                # An older copy that was put in place meanwhile may end before.
-                reached = cut_to(until, self.ends())
-                if reached == until:
-                    raise
-                return self._page_until(dict(reached.heads), after, limit)
+        try:
+            return self._page_until(dict(until.heads), after, limit)
+        except DamagedError:
+            # An older copy that was put in place meanwhile may end earlier.
+            reached = cut_to(until, self.ends())
+            if reached == until:
+                raise
+            return self._page_until(dict(reached.heads), after, limit)
 
     def _page_until(self, ends: Mapping[int, int], after: Moment, limit: int) -> tuple[list[Row], Moment]:
-        seen, lanes, left = dict(after.heads), list[_SliceRows](), limit
+        seen, slices, left = dict(after.heads), list[_SliceRows](), limit
         for number, end in sorted(_news(ends, seen).items()):
             taken = seen.get(number, 0)
             if left > 0:
-                lanes.append(_SliceRows(number, taken, min(end, taken + left), left))
+                slices.append(_SliceRows(number, taken, min(end, taken + left), left))
             left -= end - taken
         rows: list[Row] = []
-        self._fill(lanes, limit)
-        _merge(lanes, rows, limit)
+        self._fill(slices, limit)
+        _merge(slices, rows, limit)
         seen.update((row[0], row[3]) for row in rows)
         return rows, Moment.of(seen)
 
     def _end_before(self, after: Moment) -> Moment:
         """Return `after` if the log still reaches it; else the log went back, and the moment where it ends now."""
         known = self._ends.known
-        if all(last <= known.get(lane, 0) for lane, last in after.heads):
+        if all(last <= known.get(number, 0) for number, last in after.heads):
             return after
         return cut_to(after, known)
 
-    def _fill(self, lanes: list[_SliceRows], wanted: int) -> None:
-        for start in range(0, len(lanes), LANES_MAX):
-            some = lanes[start : start + LANES_MAX]
-            calls = [self._call(lane, wanted) for lane in some]
+    def _fill(self, slices: list[_SliceRows], wanted: int) -> None:
+        for start in range(0, len(slices), SLICES_MAX):
+            some = slices[start : start + SLICES_MAX]
+            calls = [self._call(one, wanted) for one in some]
             answers = self._database.ask(*calls)
-            for lane, found in zip(some, answers, strict=True):
+            for one, found in zip(some, answers, strict=True):
                 # An opened block may have more than was asked for: it is not opened again in this page.
-                rows = self._blocks.rows_of_positions(found, lane.taken, lane.end)
-                self._check(lane, rows, min(lane.end, lane.taken + min(lane.chunk, wanted)))
-                lane.rows.extend(rows)
-                lane.chunk *= 2
+                rows = self._blocks.rows_of_positions(found, one.taken, one.end)
+                self._check(one, rows, min(one.end, one.taken + min(one.chunk, wanted)))
+                one.rows.extend(rows)
+                one.chunk *= 2
 
-    def _check(self, lane: _SliceRows, rows: list[Row], until: int) -> None:
-        last = lane.taken
+    def _check(self, one: _SliceRows, rows: list[Row], until: int) -> None:
+        last = one.taken
         for row in rows:
             if row[3] != last + 1:
                 break
             last += 1
-        if last < until or last != lane.taken + len(rows):
+        if last < until or last != one.taken + len(rows):
             self._ends.forget()
-            raise DamagedError(f"position {lane.number}.{last + 1}", "there is no event at it")
+            raise DamagedError(f"position {one.number}.{last + 1}", "there is no event at it")
 
-    def _call(self, lane: _SliceRows, wanted: int) -> Call:
-        until = min(lane.end, lane.taken + min(lane.chunk, wanted))
-        return Call(ROWS_OF_POSITIONS, (int4(lane.number), int8(lane.taken), int8(until)))
+    def _call(self, one: _SliceRows, wanted: int) -> Call:
+        until = min(one.end, one.taken + min(one.chunk, wanted))
+        return Call(ROWS_OF_POSITIONS, (int4(one.number), int8(one.taken), int8(until)))
 
 
-def _merge(lanes: list[_SliceRows], rows: list[Row], limit: int) -> None:
-    """Take rows in order of time until the page is full, or a lane must be filled again to know its next row."""
-    if len(lanes) == 1:
-        (lane,) = lanes
-        count = min(len(lane.rows), limit - len(rows))
-        lane.taken += count
-        rows.extend(lane.rows.popleft() for _ in range(count))
+def _merge(slices: list[_SliceRows], rows: list[Row], limit: int) -> None:
+    """Take rows in order of time until the page is full, or a slice needs more rows."""
+    if len(slices) == 1:
+        (one,) = slices
+        count = min(len(one.rows), limit - len(rows))
+        one.taken += count
+        rows.extend(one.rows.popleft() for _ in range(count))
         return
-    heap = [(lane.rows[0][4], lane.number, lane) for lane in lanes]
+    heap = [(one.rows[0][4], one.number, one) for one in slices]
     heapq.heapify(heap)
     while heap and len(rows) < limit:
-        _, number, lane = heap[0]
-        rows.append(lane.rows.popleft())
-        lane.taken += 1
-        if lane.rows:
-            heapq.heapreplace(heap, (lane.rows[0][4], number, lane))
-        elif lane.is_dry:
+        _, number, one = heap[0]
+        rows.append(one.rows.popleft())
+        one.taken += 1
+        if one.rows:
+            heapq.heapreplace(heap, (one.rows[0][4], number, one))
+        elif one.needs_rows:
             return
         else:
             heapq.heappop(heap)

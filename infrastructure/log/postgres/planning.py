@@ -285,7 +285,9 @@ class Plan:
             event_id += 1
         tip.version, slice_end.digest = version - 1, tip.digest
         if part.idempotency_key is not None:
-            self._keep_key(part, (where, stream), EarlierVersions(first, version - 1))
+            self._found.keys[part.stream, part.idempotency_key] = EarlierVersions(first, version - 1)
+            row = (where, stream, part.idempotency_key.encode(), int4(first), int4(version - 1))
+            self._rows.setdefault("idempotency", []).append(row)
         return placed
 
     def _open_stream(self, stream: str, number: int, slice_end: SliceEnd) -> StreamTip:
@@ -293,12 +295,6 @@ class Plan:
         self._rows.setdefault("stream", []).append((stream.encode(), int4(number), int4(tip.key)))
         self._memory.open(stream, number, tip)
         return tip
-
-    def _keep_key(self, part: Part, place: tuple[bytes, bytes], span: EarlierVersions) -> None:
-        key = part.idempotency_key or ""
-        self._found.keys[part.stream, key] = span
-        row = (*place, key.encode(), int4(span.first_version), int4(span.last_version))
-        self._rows.setdefault("idempotency", []).append(row)
 
     def _refer(self, draft: Draft, number: int, slice_end: SliceEnd) -> bytes:
         keys = [self._blob(text, draft.meta.key_id or "", number, slice_end) for text in draft.texts]

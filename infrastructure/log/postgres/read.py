@@ -186,14 +186,11 @@ class Reader:
     def digests(self, wanted: Sequence[tuple[str, int]]) -> list[bytes | None]:
         return self._of_places([(stream, (int4(version),)) for stream, version in wanted], DIGEST)
 
+    @opening("a row of the log")
     def _of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
         """
         Return the result of a statement for each stream, with further values; the places of streams are read again.
         """
-        with opening("a row of the log"):
-            return self._found_of_places(wanted, statement)
-
-    def _found_of_places(self, wanted: Sequence[tuple[str, tuple[bytes, ...]]], statement: str) -> list[Any]:
         self.forget_places()
         places = self._places_of({stream for stream, _ in wanted})
         there = [(places[stream], values) for stream, values in wanted if stream in places]

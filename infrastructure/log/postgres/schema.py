@@ -172,14 +172,14 @@ def _version(wire: Wire) -> tuple[int | None, bool, str]:
         found = repr(rows[0][0]) if rows else "missing"
         raise DamagedError("the table refold_meta", f"its schema_version is {found}")
     hindrances = (
-        *(_is_elsewhere(*found) for found in elsewhere),
+        *(_elsewhere_fault(*found) for found in elsewhere),
         *(foreign_object_fault(*found) for found in foreign),
         "",
     )
     return int(rows[0][0]), any(distributed), hindrances[0]
 
 
-def _is_elsewhere(schema: str, first: str) -> str:
+def _elsewhere_fault(schema: str, first: str) -> str:
     found = f"its tables are in the schema {schema}, but new ones would be made in {first}"
     way_out = f"set the user's search_path to {schema}, and drop the tables that Refold made in {first}"
     return f"{found}, and erasures would leave some out: {way_out}"

@@ -55,7 +55,9 @@ class WireTransaction:
     def _row_values(self, row: Any) -> list[bytes | None]:
         # Where rows are spread, the slice is the first value.
         place = [self._sql.slice_of_key(row.key)] if self._sql.slice_of_key else []
-        return [*place, *_row_values(row)]
+        # By the types of the columns: to look at the type of each value takes twice the time.
+        packs = zip(_packs(row.__class__), astuple(row), strict=True)
+        return [*place, *[None if value is None else pack(value) for pack, value in packs]]
 
     def put(self, projection: Projection, rows: Iterable[msgspec.Struct]) -> None:
         try:
@@ -111,12 +113,6 @@ def _puts(dialect: Dialect, projection: Projection, rows: Sequence[list[bytes | 
             yield from (Call(dialect.put_rows(projection, 1), one) for one in lot)
         else:
             yield call
-
-
-def _row_values(row: Any) -> list[bytes | None]:
-    # By the types of the columns: to look at the type of each value takes twice the time.
-    packs = _packs(row.__class__)
-    return [None if value is None else pack(value) for pack, value in zip(packs, astuple(row), strict=True)]
 
 
 @cache

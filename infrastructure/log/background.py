@@ -33,10 +33,6 @@ LOOK_SECONDS: float | None = 5.0
 LOGGER = logging.getLogger("refold")
 
 
-def _never() -> bool:
-    return False
-
-
 class BackgroundWork:
     """
     Calls `step` whenever it is woken, until `step` returns False.
@@ -55,7 +51,7 @@ class BackgroundWork:
         what: str,
         *,
         pulse: Callable[[], int],
-        is_pressing: Callable[[], bool] = _never,
+        is_pressing: Callable[[], bool] = lambda: False,
     ) -> None:
         self._step = step
         self._what = what

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from ...domain.errors import TamperedError
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Receipt
+from ...domain.positions import Position
 
 SEGMENT = 512
 
@@ -64,7 +65,7 @@ class SegmentRow(NamedTuple):
 
 def place(lane: int, position: int) -> str:
     """Return a position as people see it."""
-    return str(position) if lane < 0 else f"{lane}.{position}"
+    return str(Position(lane, position))
 
 
 def segment_of(position: int) -> int:

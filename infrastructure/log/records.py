@@ -209,14 +209,14 @@ def _recorded(new: NewEvents, placed: list[AssignedPlace]) -> tuple[RecordedEven
 class Batch:
     """Ascending ranges of one stream that are near each other, fetched together from `after` to `until`."""
 
-    __slots__ = ("_digests_before_parts", "_ends", "after", "ranges", "stream", "until")
+    __slots__ = ("_afters", "_ends", "after", "ranges", "stream", "until")
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         self.ranges = ranges
         self.stream = ranges[0].stream
         self.after, self.until = max(ranges[0].after, 0), ranges[-1].until
         # An empty range holds nothing, and would have the events up to it opened.
-        self._digests_before_parts = [one.after for one in ranges if one.after < one.until]
+        self._afters = [one.after for one in ranges if one.after < one.until]
         self._ends = [one.until for one in ranges if one.after < one.until]
 
     @property
@@ -231,17 +231,17 @@ class Batch:
 
     def wants(self, version: int) -> bool:
         """Return whether a version was asked for."""
-        return bisect_left(self._ends, version) < bisect_left(self._digests_before_parts, version)
+        return bisect_left(self._ends, version) < bisect_left(self._afters, version)
 
     def bounds(self, begin: int, end: int) -> range:
         """
         Return the smallest range that holds all versions asked for among those from `begin` up to, not including,
         `end`.
         """
-        low, high = bisect_left(self._ends, begin), bisect_left(self._digests_before_parts, end - 1)
+        low, high = bisect_left(self._ends, begin), bisect_left(self._afters, end - 1)
         if low >= high:
             return range(begin, begin)
-        return range(max(begin, self._digests_before_parts[low] + 1), min(end, self._ends[high - 1] + 1))
+        return range(max(begin, self._afters[low] + 1), min(end, self._ends[high - 1] + 1))
 
     def places(self, count: int) -> Iterator[tuple[int, int]]:
         """Yield the start and the end of each range among `count` fetched events."""

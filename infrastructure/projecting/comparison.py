@@ -65,7 +65,7 @@ class _OnePage:
 
 
 class Comparison:
-    """The comparison of projections; within a `with` block, which ends by dropping the rows that were made for it."""
+    """The comparison of projections; `close` drops the rows that were made for it."""
 
     def __init__(
         self,
@@ -90,12 +90,6 @@ class Comparison:
             except Exception as error:
                 self._failed[name] = error
         self.events = 0
-
-    def __enter__(self) -> Comparison:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Drop the rows that were made."""

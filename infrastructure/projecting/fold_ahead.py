@@ -82,7 +82,7 @@ def helper_for(
     is_file = isinstance(events, SqliteLog) and type(store) is SqliteProjectionStore
     if not is_file or events.evidence is not None or not can_start() or cores() < 2:
         return None
-    is_known = all(any(one is own for own in PROJECTIONS) for one in projections)
+    is_known = all(one in PROJECTIONS for one in projections)
     if not is_known or not any(issubclass(one.row, SearchedRow) for one in projections):
         return None
     try:

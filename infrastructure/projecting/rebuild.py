@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from typing import NamedTuple
 
@@ -267,7 +268,7 @@ def check(
     began, kept = REAL_SYSTEM.monotonic(), kept_by(store)
     if kept is store:
         ProjectionRunner(log, store, [projection]).catch_up(projection)
-    with Comparison(log, kept, [projection], progress=progress) as comparison:
+    with closing(Comparison(log, kept, [projection], progress=progress)) as comparison:
         is_read = comparison.read(stop=stop)
         found = comparison.compared(projection) if is_read else Compared(is_met=False)
         return RebuildReport(

@@ -270,7 +270,7 @@ class EventCheck:
             self._check(recorded)
 
     def _read_streams(self) -> None:
-        doubtful = None if self.damage else asked(self.problems, "the streams", self._doubtful)
+        doubtful = None if self.damage else asked(self.problems, "the streams", lambda: {*self._log.doubtful_streams()})
         for stream in asked(self.problems, "the streams", self._log.streams) or ():
             if doubtful is not None and stream in self._ends and stream not in doubtful:
                 continue
@@ -290,9 +290,6 @@ class EventCheck:
                     break
             if doubtful is not None and stream in doubtful and known == (len(self.problems), self._unreadable.count):
                 self.problems.append(Problem("row", stream, UNLIKE_BLOCK))
-
-    def _doubtful(self) -> frozenset[str]:
-        return frozenset(self._log.doubtful_streams())
 
     def _read_some(self, stream: str, after: int, until: int) -> None:
         """Check some versions of a stream; if they cannot be read together, check each half of them."""

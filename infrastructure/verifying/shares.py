@@ -15,7 +15,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from ...domain.arguments import require_whole
@@ -58,16 +58,12 @@ def shares_of(
     shares: list[list[Projection]] = [[] for _ in range(processes)]
     indexes = INDEX * sum(map(_is_searched, projections)) * has_indexes
     loads = [READING + CHECKING + indexes, *[READING] * (processes - 1)]
-    ordered = sorted(projections, key=lambda one: (_is_own(one), -WEIGHTS.get(one.name, OTHER)))
+    ordered = sorted(projections, key=lambda one: (one in PROJECTIONS, -WEIGHTS.get(one.name, OTHER)))
     for projection in ordered:
-        number = loads.index(min(loads)) if _is_own(projection) else 0
+        number = loads.index(min(loads)) if projection in PROJECTIONS else 0
         shares[number].append(projection)
         loads[number] += WEIGHTS.get(projection.name, OTHER)
     return shares
-
-
-def _is_own(projection: Projection) -> bool:
-    return any(projection is one for one in PROJECTIONS)
 
 
 def processes_for(events: int, wanted: int | None) -> int:
@@ -283,7 +279,8 @@ def run_helper() -> None:
         events, kept = found
         # Modules and their classes stay: to look through them for garbage again and again takes 3 % of the time.
         gc.freeze()
-        with Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done)) as comparison:
+        comparison = Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done))
+        with closing(comparison):
             comparison.read()
             right = {one.name: comparison.set_aside(one) for one in _matching_projections(comparison, share)}
     _say(right=right)

@@ -163,12 +163,12 @@ def _traces(log: LiveLog, store: ProjectionStore, projections: Collection[Projec
         (name.replace("/", " "), _parsed(text)) for name, text in _readable_items(lambda: store.notes("subscription/"))
     ]
     end = log.now()
-    ahead = [f"{who} has seen it up to {moment}" for who, moment in seen if _is_ahead(moment, end)]
+    ahead = [f"{who} has seen it up to {moment}" for who, moment in seen if not end.includes(moment)]
     if ahead:
         found[str(end)] = f"the log ends here, and {', '.join(ahead)}"
     for where, reason in _readable_items(lambda: dict(contradictions(log, store))):
         # The problem above already covers readers that have seen more events than there are.
-        if not (ahead and _is_ahead(Moment.parse(where), end)):
+        if not ahead or end.includes(Moment.parse(where)):
             found.setdefault(where, reason)
     return [Problem("version" if ":" in where else "position", where, reason) for where, reason in found.items()]
 
@@ -356,10 +356,6 @@ def _checkpoint(store: ProjectionStore, projection: Projection) -> Moment:
         # The comparison of its rows, which comes later, reports it.
         damage_of(error, "its checkpoint")
         return BEGINNING
-
-
-def _is_ahead(seen: Moment, end: Moment) -> bool:
-    return any(number > end.head(lane) for lane, number in seen.heads)
 
 
 def with_faults(report: Report, faults: Iterable[tuple[str, str]]) -> Report:

@@ -46,7 +46,8 @@ class SearchQuery(NamedTuple):
     """
     A query for the rows with all `terms`; it can be limited to a kind, or to ranges of versions of streams.
 
-    Where these are few, `keys` has the keys that all their rows have: these are looked up, and not the words.
+    If the ranges hold few items, `keys` has the keys of all their rows. A store then reads these rows, and does not
+    search for the words.
     """
 
     terms: Sequence[Term]
@@ -90,7 +91,7 @@ def best_of(rows: Iterable[Any], query: SearchQuery) -> list[Found]:
 
 
 def _rank(words: str, query: SearchQuery) -> float:
-    # A term may occur only behind the characters that are looked at.
+    # All occurrences of the terms may be after the characters that are ranked.
     count = max(1, sum(term.count_in(words) for term in query.terms))
     return count / (1 + math.log2(2 + words.count(" ")))
 

@@ -43,7 +43,7 @@ class Growth:
     stays_in_slice = True
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
-        """Return the key of the block of 512 versions that the event belongs to; blocks have numbers as versions do."""
+        """Return the key of the block of 512 versions that the event belongs to, padded like a version."""
         return (version_key(event.stream, (event.version - 1) // GROWTH_EVENTS),)
 
     def evolve(self, key: str, row: GrowthRow | None, event: RecordedEvent) -> GrowthRow:

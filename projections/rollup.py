@@ -82,7 +82,7 @@ def _texts(event: Event) -> Iterator[object]:
                 yield value
 
 
-# To ask an event for a field that it has not takes longer than to add up a text.
+# Asking an event for a field that it lacks takes longer than adding up a text.
 @cache
 def _text_fields_of(kind: type) -> tuple[str, ...]:
     return tuple(field for field in TEXT_FIELDS if hasattr(kind, field))

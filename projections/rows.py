@@ -23,7 +23,7 @@ VERSION_DIGITS = 10
 DIGEST_BYTES = 12
 # Enough for the streams of a page: events that follow each other are about the same few runs.
 STREAMS_KEPT_MAX = 1_024
-# Greater than all keys of rows, which have at most 2,500 bytes.
+# Greater than all keys of rows and ids of streams: a key has at most 2,500 bytes.
 LAST = chr(0x10FFFF) * 1_000
 
 
@@ -33,13 +33,13 @@ def end_of_prefix(prefix: str) -> str:
     if not kept:
         return LAST
     code = ord(kept[-1]) + 1
-    # Surrogates are no characters, and no database takes them.
+    # Surrogates are not characters, and no database stores them.
     return kept[:-1] + chr(0xE000 if code == 0xD800 else code)
 
 
 def version_key(stream: str, version: int) -> str:
     """Return the key of a version of a stream; the keys of a stream are in the order of versions."""
-    # Half of the time of a format with leading zeros; a fold asks for several keys of each event.
+    # `zfill` takes half the time of a format with leading zeros, and a fold asks for several keys of each event.
     return f"{stream}@{str(version).zfill(VERSION_DIGITS)}"
 
 

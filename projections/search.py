@@ -71,9 +71,9 @@ class Search:
     def evolve(self, key: str, row: SearchedRow | None, event: RecordedEvent) -> SearchedRow | None:
         """Return the row of the item to which `event` added something."""
         if isinstance(event.event, chat.PIECES):
-            # A piece ends behind a word, so that its words are those of the whole text.
+            # A piece ends after a whole word, so the words of all pieces are the words of the text.
             words = f"{row.words} {words_of(event.event.text)}".strip() if row is not None else ""
-            # Only a long text has to be looked at again as a whole.
+            # Only a long text can reach WORDS_BYTES_MAX; then all its words are counted again.
             is_short = len(words) * 4 <= WORDS_BYTES_MAX
             return row and msgspec.structs.replace(row, words=words if is_short else words_of(words))
         passage = searchable_text_of(event.event)

@@ -94,27 +94,27 @@ class UsageByContext:
 
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the key of the day, agent, model and context that the event counts for."""
-        said = _added_usage(event)
-        return () if said is None else (_key(_day(event, said), said.agent, said.model, event.stream),)
+        added = _added_usage(event)
+        return () if added is None else (_key(_day(event, added), added.agent, added.model, event.stream),)
 
     def evolve(self, key: str, row: UsageRow | None, event: RecordedEvent) -> UsageRow:
         return self.evolve_all(key, row, (event,))
 
     def evolve_all(self, key: str, row: UsageRow | None, events: Sequence[RecordedEvent]) -> UsageRow:
-        said = [one for one in map(_added_usage, events) if one is not None]
+        added = [one for one in map(_added_usage, events) if one is not None]
         if row is None:
-            first, day = said[0], _day_text(_day(events[0], said[0]))
+            first, day = added[0], _day_text(_day(events[0], added[0]))
             row = UsageRow(key=key, day=day, agent=first.agent, model=first.model, context=events[0].stream)
         return msgspec.structs.replace(
             row,
-            messages=row.messages + sum(one.messages for one in said),
-            calls=row.calls + sum(one.calls for one in said),
-            tokens_in=row.tokens_in + sum(one.tokens for one in said if not one.is_models),
-            tokens_out=row.tokens_out + sum(one.tokens for one in said if one.is_models),
-            counted_in=row.counted_in + sum(one.counted.input_tokens for one in said),
-            counted_out=row.counted_out + sum(one.counted.output_tokens for one in said),
-            counted_cached=row.counted_cached + sum(one.counted.cached_tokens for one in said),
-            cost_nanos=row.cost_nanos + sum(int((one.counted.cost or 0) * NANOS) for one in said),
+            messages=row.messages + sum(one.messages for one in added),
+            calls=row.calls + sum(one.calls for one in added),
+            tokens_in=row.tokens_in + sum(one.tokens for one in added if not one.is_models),
+            tokens_out=row.tokens_out + sum(one.tokens for one in added if one.is_models),
+            counted_in=row.counted_in + sum(one.counted.input_tokens for one in added),
+            counted_out=row.counted_out + sum(one.counted.output_tokens for one in added),
+            counted_cached=row.counted_cached + sum(one.counted.cached_tokens for one in added),
+            cost_nanos=row.cost_nanos + sum(int((one.counted.cost or 0) * NANOS) for one in added),
         )
 
 
@@ -185,13 +185,13 @@ def _key(day: int, agent: str, model: str, context: str) -> str:
     return f"{_day_text(day)}/{digest_of(agent)}/{digest_of(model)}/{digest_of(context)}"
 
 
-def _day(event: RecordedEvent, said: _AddedUsage) -> int:
+def _day(event: RecordedEvent, added: _AddedUsage) -> int:
     """
     Return the day on which an item happened, in days since 1970; without such a day, that of its event.
 
-    A clock that is beyond the calendar records events of its last day.
+    An event that was recorded after the end of the calendar counts for its last day.
     """
-    happened = -1.0 if said.item is None else said.item.created_at // DAY_SECONDS
+    happened = -1.0 if added.item is None else added.item.created_at // DAY_SECONDS
     return int(happened) if 0 <= happened <= LAST_DAY else min(event.recorded_at // DAY_MICROSECONDS, LAST_DAY)
 
 

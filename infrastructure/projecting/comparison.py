@@ -53,7 +53,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class _OnePage:
-    """A page of a log, as a log that ends with it; another page takes its place."""
+    """A log that consists of one page, which the next page replaces."""
 
     page = Page([], BEGINNING)
 
@@ -133,7 +133,7 @@ class Comparison:
                 pass
             for error in failed.values():
                 if not isinstance(error, ProjectionError):
-                    # The temporary rows cannot be kept, which says nothing about the stored ones.
+                    # The temporary rows cannot be kept, which says nothing about the stored rows.
                     raise error
             self._failed |= failed
 
@@ -157,19 +157,19 @@ class Comparison:
             raise self._failed[projection.name]
         moment = self._store.checkpoint(projection)
         if BEGINNING not in (moment, self._until[projection.name]):
-            # Before the rows are read: a server ends a transaction in which nothing is asked for long.
-            self._is_at(projection, moment)
+            # Before the rows are read: a server ends a transaction that is idle for long.
+            self._reach(projection, moment)
         return self._store.walk(projection, partial(self._compare, projection))
 
     def _compare(self, projection: Projection, moment: Moment, stored: Iterator[list[Values]]) -> Compared:
         if BEGINNING in (moment, self._until[projection.name]):
             return Compared(self._scratch.count(projection))
-        if not self._is_at(projection, moment):
+        if not self._reach(projection, moment):
             return Compared(is_met=False)
         return self._scratch.walk(projection, lambda _, rebuilt: _compared(projection, stored, rebuilt))
 
-    def _is_at(self, projection: Projection, moment: Moment) -> bool:
-        """Return whether a projection is folded up to a moment, to which other processes may have brought its rows."""
+    def _reach(self, projection: Projection, moment: Moment) -> bool:
+        """Fold a projection up to a moment that its stored rows have reached; False if the log ends before."""
         if self._scratch.checkpoint(projection) != moment:
             for _ in ProjectionRunner(self._log, self._scratch, [projection]).pages(projection, until=moment):
                 pass
@@ -187,7 +187,7 @@ def compared_with(
     moment: Moment,
     stored: Iterator[list[Values]],
 ) -> Compared:
-    """Compare rows at a moment with those under another name, which are met only if they are at the same moment."""
+    """Compare rows at a moment with those of `other`; `is_met` is False unless both are at the same moment."""
 
     def compare(reached: Moment, rebuilt: Iterator[list[Values]]) -> Compared:
         return _compared(projection, stored, rebuilt) if reached == moment else Compared(is_met=False)

@@ -35,9 +35,9 @@ from .rows.checkpoints import types_of
 from .rows.sqlite import SqliteProjectionStore
 from .store import ProjectionStore, rows_of
 
-# So many pages wait to be stored, here and in the helper. A page has about so many bytes, in few or many events.
+# At most this many pages wait to be stored, here and in the helper. A page has about this many bytes.
 PAGES_AHEAD, PAGE_BYTES = 4, 4 << 20
-# A helper that says nothing for so long is not waited for; a page takes it some hundredths of a second.
+# How long to wait for the next message of a helper, which needs some hundredths of a second for a page.
 PATIENCE_SECONDS = 60
 SIZE_BYTES = 8
 BEGIN = BEGIN_HELPER.format(module="projecting.fold_ahead", function="fold_ahead")
@@ -76,8 +76,9 @@ def helper_for(
     """
     Start a helper that folds projections up to a moment; None if that is not worth it, or no process can help.
 
-    Only searched rows take long enough to be stored. The log and the rows must be in a file of SQLite, of which this
-    process knows nothing that a helper would not; and users' projections may be unknown to it.
+    It is worth it for searched rows only, which take long to store. The log and the rows must be in an SQLite file, and
+    this process must know nothing of them that a helper cannot know. A helper may be unable to import a projection of a
+    user.
     """
     is_file = isinstance(events, SqliteLog) and type(store) is SqliteProjectionStore
     if not is_file or events.evidence is not None or not can_start() or cores() < 2:
@@ -98,12 +99,12 @@ class FoldingProcess(HelperProcess):
     """A process that folds pages ahead, as this process sees it."""
 
     def __init__(self, task: dict[str, Any]) -> None:
-        # Its messages, None behind the last one; and a place for each page that it may be ahead. An interrupt leaves
-        # these queues whole, unlike locks.
+        # Its messages, with None after the last one; and a token for each page that it may be ahead. Unlike a lock, a
+        # queue is still usable after an interrupt.
         self._messages: SimpleQueue[bytes | None] = SimpleQueue()
-        self._places: SimpleQueue[bool] = SimpleQueue()
+        self._tokens: SimpleQueue[bool] = SimpleQueue()
         for _ in range(PAGES_AHEAD):
-            self._places.put(True)
+            self._tokens.put(True)
         # The moment after the last page; None until it was sent where to begin.
         self._moment: Moment | None = None
         self.is_over = False
@@ -113,7 +114,7 @@ class FoldingProcess(HelperProcess):
         try:
             while size := self._output.read(SIZE_BYTES):
                 message = self._output.read(int.from_bytes(size))
-                if len(message) < int.from_bytes(size) or not self._places.get():
+                if len(message) < int.from_bytes(size) or not self._tokens.get():
                     break
                 self._messages.put(message)
         except (OSError, ValueError, OverflowError, MemoryError) as error:
@@ -122,17 +123,17 @@ class FoldingProcess(HelperProcess):
             self._messages.put(None)
 
     def end(self) -> None:
-        # First of all: an interrupt that comes later leaves no process.
+        # This comes first: an interrupt after it leaves no process behind.
         self._process.kill()
         self.is_over = True
-        # The thread that reads may wait for a place; of what is left it takes no more than there are places.
-        self._places.put(False)
+        # The thread that reads may wait for a token; it takes at most as many more messages as there are tokens.
+        self._tokens.put(False)
         super().end()
 
     def after(self, moment: Moment, limit: int) -> FoldedPage | None:
-        """Return the page after a moment, of so many events; None if this process has to fold it itself."""
+        """Return the page after a moment, with up to `limit` events; None if this process has to fold it itself."""
         if self.is_over or (self._moment is None and self._messages.empty()):
-            # It is not waited for: what is folded here meanwhile, it does not fold.
+            # Do not wait for it: the helper begins after the pages that this process folds meanwhile.
             return None
         try:
             if self._moment is None:
@@ -148,7 +149,7 @@ class FoldingProcess(HelperProcess):
         return page
 
     def _begin(self, moment: Moment, limit: int) -> None:
-        """Send it where to begin; its first message is that it is ready."""
+        """Wait for its first message, which says that it is ready; then send it where to begin."""
         self._next_message()
         self._moment = moment
         self._send(f"{moment} {limit}\n")
@@ -164,7 +165,7 @@ class FoldingProcess(HelperProcess):
         message = self._messages.get(timeout=PATIENCE_SECONDS)
         if message is None:
             raise EOFError("it has ended")
-        self._places.put(True)
+        self._tokens.put(True)
         return message
 
 
@@ -197,7 +198,7 @@ class _RowsAhead:
 
 
 def fold_ahead() -> None:
-    """Read a task from the input, and say what the events of its log make of projections, page by page."""
+    """Read a task from the input, and write the rows that the events of its log give, page by page."""
     task = read_task()
     known = {one.name: one for one in PROJECTIONS}
     projections = [known[name] for name in task["projections"]]
@@ -205,11 +206,11 @@ def fold_ahead() -> None:
         if found is None:
             return
         events, kept = found
-        _say(b"")
+        _write(b"")
         begin = sys.stdin.buffer.readline().decode().split()
         if begin:
             end_with_input()
-            # Modules and their classes stay: they need not be looked through for garbage.
+            # Modules and their classes stay until the end, so the garbage collector can skip them.
             gc.freeze()
             _fold(events, kept, projections, Moment.parse(begin[0]), Moment.parse(task["end"]), int(begin[1]))
 
@@ -222,7 +223,7 @@ def _fold(
     while not is_last:
         page, is_last, undecodable = pages.read(moment, count)
         if undecodable:
-            # The other process knows how to go around it.
+            # The other process can go on without such an event.
             return
         moment, values = page.moment, {}
         for projection in projections:
@@ -231,11 +232,11 @@ def _fold(
             values[projection.name] = [*map(msgspec.structs.astuple, rows.values())]
         last = {one.position.slice: one for one in page.events}.values()
         ends = [(one.stream, one.version, one.position, one.recorded_at, one.digest) for one in last]
-        said = msgspec.msgpack.encode((moment.heads, is_last, ends, values))
-        _say(said)
-        count = min(limit, max(1, count * PAGE_BYTES // len(said)))
+        message = msgspec.msgpack.encode((moment.heads, is_last, ends, values))
+        _write(message)
+        count = min(limit, max(1, count * PAGE_BYTES // len(message)))
 
 
-def _say(said: bytes) -> None:
-    sys.stdout.buffer.write(len(said).to_bytes(SIZE_BYTES) + said)
+def _write(message: bytes) -> None:
+    sys.stdout.buffer.write(len(message).to_bytes(SIZE_BYTES) + message)
     sys.stdout.buffer.flush()

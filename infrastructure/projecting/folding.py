@@ -28,7 +28,7 @@ from ...projections.rows import place_in
 from .shape import code_of
 from .store import Column, ProjectionStore, SetAside, columns_of
 
-# Up to here every whole number is a float as well.
+# Up to this number, a float can be every whole number.
 WHOLE_FLOAT_MAX = 2**53
 # The largest key that an index of PostgreSQL takes, with room for the rest of its entry.
 KEY_BYTES_MAX = 2_500
@@ -147,7 +147,7 @@ def _floats_of(row: type[msgspec.Struct]) -> tuple[int, ...]:
 
 
 def _convert(value: object, kind: Any) -> None:
-    # A text is no bytes: without this, it counts as their base64.
+    # Without `builtin_types`, a text would be taken for bytes in base64.
     msgspec.convert(value, known(kind), builtin_types=(bytes,))
 
 
@@ -243,7 +243,7 @@ def _evolve_all(projection: Projection, key: str, row: Any | None, events: Seque
 
 
 def _vanished(key: str) -> TypeError:
-    # It would depend on the end of a page whether the next event meets the row that is stored, or none.
+    # Otherwise the end of a page would decide whether the next event meets the stored row, or none.
     return TypeError(f"under {key!r} it makes None of a row, and rows are never removed: return a row that says so")
 
 
@@ -342,7 +342,7 @@ def _reason(projection: Projection, error: Exception) -> str:
     """Return what went wrong in words: where in the projection's own file, the type of the error, and its text."""
     frames = traceback.extract_tb(error.__traceback__)
     if isinstance(error, RefoldError) or frames[-1].filename == __file__:
-        # A check of this package failed, and its text says all.
+        # A check of Refold failed: its text is enough.
         return _text_of(error)
     own = getattr(getattr(projection.evolve, "__code__", None), "co_filename", None)
     frame = next((one for one in reversed(frames) if one.filename == own), frames[-1])
@@ -351,7 +351,7 @@ def _reason(projection: Projection, error: Exception) -> str:
 
 
 def _text_of(error: Exception) -> str:
-    """Return the text of an error as it can be stored; errors of other people may have no text at all."""
+    """Return the text of an error as it can be stored; making the text of a user's error may fail."""
     try:
         return str(error).encode(errors="backslashreplace").decode()
     except Exception:

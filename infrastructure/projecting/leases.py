@@ -4,8 +4,8 @@ Leases and crews: which process works on what; if one is killed, another process
 A lease is a note that its holder changes every BEAT_SECONDS. A process that wants the lease watches the note. If the
 note stays the same for TAKE_OVER_SECONDS, the lease is free. So the clocks of two processes are never compared.
 
-Workers that keep projections up to date share them. Each of them has one such note, whatever it works on, and sees the
-notes of the others. From the notes alone every worker reckons which share is its own.
+Workers share the projections that they keep up to date. Each worker has one such note, whatever it works on, and reads
+the notes of the others. It computes its share from the notes alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .store import ProjectionStore
 BEAT_SECONDS = 0.5
 TAKE_OVER_SECONDS = 3.0
 MEMBER = "worker/"
-# No worker comes later, and Python makes no number of thousands of digits.
+# Python refuses to parse a number of thousands of digits, and no worker has such a place.
 _PLACE = re.compile("[0-9]{1,18}")
 
 
@@ -95,7 +95,7 @@ class Crew:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # A child process is not the worker that its parent is.
+        # A child process is another worker than its parent.
         self._id = f"{os.getpid()}.{os.urandom(4).hex()}"
         self._place = self._beat = 0
         self._noted: str | None = None
@@ -107,7 +107,7 @@ class Crew:
 
     def hold(self) -> bool:
         """
-        Join, or show that this worker still works; look who else does.
+        Join, or renew the note of this worker; read the notes of the others.
 
         Returns False if the others took this worker for dead; the next call joins again.
         """
@@ -116,7 +116,7 @@ class Crew:
             return True
         others = self._others(now)
         if self._noted is None:
-            # The last one: who works already goes on with what it does.
+            # It comes last, so that the workers that are there go on with their work.
             self._place = 1 + max((one.place for one in others), default=0)
         self._beat += 1
         note = f"{self._place} {self._beat} {' '.join(self._names)}"

@@ -52,7 +52,7 @@ class PartitionTask(NamedTuple):
     chain_key: bytes
 
     def __repr__(self) -> str:
-        # Executors log the tasks that fail, a location may hold a password, and the key is nobody's business.
+        # Executors log the tasks that fail: a location may hold a password, and the key is secret.
         return f"PartitionTask({self.projection.name}, {self.partition}, until={self.until})"
 
 
@@ -101,7 +101,7 @@ def forget_partitions(store: ProjectionStore, projection: Projection) -> None:
     """Drop the partitions of a projection, if there are any."""
     note, parts = _plan_note(projection), _partitions(store, projection)
     if parts:
-        # A process that puts them together, and uses their tables until its transaction ends, sees this and gives up.
+        # A process that gathers the partitions uses their tables until its transaction ends; it sees this, and stops.
         store.set_note(note, before=store.note(note), after=_called_off(len(parts)))
     for shadow, _ in parts:
         store.drop(shadow)
@@ -142,7 +142,7 @@ class PartitionedBuild:
         progress = _Parts(self._build, self._store, found, until)
         while True:
             is_built, folded = self._build_all(executor, tasks, stop, progress), progress.folded()
-            # Partitions that went away meanwhile, as by an erasure, are built again.
+            # Partitions that were dropped meanwhile, for example by an erasure, are built again.
             if not is_built or self._gathered([shadow for shadow, _ in found], until):
                 break
         self._build.folded += folded

@@ -125,7 +125,7 @@ def rebuild(
             elif is_done:
                 found = _build_and_compare(log, store, projection, build, stop)
         except ProjectionError:
-            # The fold is at fault, and with it all rows that it made.
+            # The fold is at fault, so all rows that it made are useless.
             _forget_shadow(store, projection, build)
             raise
         if not is_done or found is None:
@@ -150,7 +150,7 @@ def _count(store: ProjectionStore, made: Projection) -> int:
     try:
         return store.count(made)
     except MissingTableError:
-        # An erasure has dropped them since; the second look makes their table.
+        # An erasure has dropped them since; the second call makes their table.
         return store.count(made)
 
 

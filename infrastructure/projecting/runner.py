@@ -280,7 +280,7 @@ class ProjectionRunner:
         self, helper: FoldingProcess | None, together: Sequence[_Stale], moment: Moment
     ) -> tuple[Read, list[_Stale]] | None:
         """Store the next page as a helper folded it, and return it; None if it has to be read and folded here."""
-        # An erasure drops rows, which the checkpoint shows. The first page has none yet, and is read here.
+        # The checkpoint shows whether an erasure dropped rows. Before the first page there is none, so it is read here.
         if helper is None or any(one.stored.moment == BEGINNING for one in together):
             return None
         folded = helper.after(moment, PAGES_AT_ONCE * PAGE_EVENTS)
@@ -302,7 +302,7 @@ class ProjectionRunner:
         except StorageClosedError:
             raise
         except Exception:
-            # Done again here, it fails again, and with all events of the page it is known what is to be done.
+            # This process folds the page again: it fails again, and with all events of the page it can be handled.
             stored = [None]
         if None in stored:
             # Another runner may have come first, and rows that the helper read may be others now.
@@ -430,7 +430,7 @@ class ProjectionRunner:
         return self.read(*projections, ask=lambda _: self.stored_under(projections, prefixes))
 
     def stored_under(self, projections: Sequence[Projection], prefixes: Sequence[str]) -> list[Any]:
-        """Return what `rows_under` does, of the rows as they are: for a question about the answer of another one."""
+        """Return what `rows_under` returns, from the rows as they are: for a second question about the same answer."""
         return [row for one in projections for row in self._store.rows_under(one, *prefixes)]
 
     def stored(self, projection: Projection, keys: Iterable[str] | None = None) -> dict[str, Any]:

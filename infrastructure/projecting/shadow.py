@@ -101,7 +101,7 @@ class Build:
             except ProjectionError as error:
                 raise ProjectionError(self._projection.name, error.event, error.reason) from error.__cause__ or error
             except MissingTableError:
-                # An erasure drops the table of the shadow, which is begun anew then; it counts if nothing was folded.
+                # An erasure dropped the table of the shadow: begin again. Only attempts that folded nothing count.
                 left = CATCH_UPS_MAX if self.folded > folded else left - 1
                 if not left:
                     raise

@@ -66,6 +66,7 @@ def require_projection(projection: Projection) -> None:
 
 def _require_choices(projection: Projection) -> None:
     for member in ("keys", "evolve", "evolve_all"):
+        # `evolve_all` may be missing: the default is any function that passes.
         fold = getattr(projection, member, require_row)
         if not callable(fold) or iscoroutinefunction(fold):
             raise InvalidInputError(f"{member} of {projection.name} is {fold!r}: take a function that is not async")
@@ -144,9 +145,9 @@ def _changes(stored: Mapping[str, str], fields: Mapping[str, str]) -> Iterator[s
 
 def code_of(projection: Projection) -> str:
     """
-    Return a digest of the code of a projection and of the fields of its rows: after a correction it is another.
+    Return a digest of the code of a projection and of the fields of its rows; a correction of the code changes it.
 
-    It has the functions and plain values of the object and of its classes; not the functions that these call elsewhere.
+    It covers the functions and plain values of the object and of its classes, but no functions elsewhere.
     """
     digest = hashlib.blake2b(digest_size=DIGEST_BYTES)
     digest.update(repr(columns_of(projection.row)).encode())

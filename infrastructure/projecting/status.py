@@ -45,9 +45,9 @@ class ProjectionStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 # Returns how many rows a projection has.
 Count = Callable[[ProjectionStore, Projection], int]
-# So many rows are counted anew each time.
+# A table with at most this many rows is counted each time.
 FEW_ROWS = 100_000
-# A number is used for so many times as long as it took to count.
+# A count is used again for this many times as long as it took.
 USED_FOR = 100
 
 
@@ -57,17 +57,17 @@ def counted(store: ProjectionStore, projection: Projection) -> int:
 
 
 def uncounted(store: ProjectionStore, projection: Projection) -> int:
-    """Return 0, for who asks again and again and shows no number; a table that cannot be read is an error as well."""
+    """Return 0, for callers that ask often and show no number; like a count, it fails if the table cannot be read."""
     store.page(projection, after="", limit=1)
     return 0
 
 
 class RowCounts:
-    """The numbers of rows, for who asks again and again and shows them: those of large tables are used for a while."""
+    """Counts of rows, for callers that ask often and show them; that of a large table is used again for a while."""
 
     def __init__(self, watch: Stopwatch = REAL_SYSTEM) -> None:
         self._watch = watch
-        # How many rows each of them had, and until when that is used.
+        # The last count of each projection, and until when it is used again.
         self._known: dict[str, tuple[int, float]] = {}
 
     def of(self, store: ProjectionStore, projection: Projection) -> int:
@@ -84,16 +84,16 @@ class RowCounts:
 def status_of(
     log: LiveLog, store: ProjectionStore, projection: Projection, *, count: Count = counted
 ) -> ProjectionStatus:
-    """Return the present status of a projection; of its stored rows, where the store is open for reading only."""
+    """Return the present status of a projection; in a store that is open for reading only, of its stored rows."""
     look = partial(_status, log, kept_by(store), projection, count)
     try:
         try:
             return look()
         except MissingTableError:
-            # An erasure or a rebuild has dropped it in between: what is there now is seen by a second look.
+            # An erasure or a rebuild dropped the table meanwhile: ask again for what is there now.
             return look()
     except (DamagedError, MissingTableError) as error:
-        # The others can be asked, and a rebuild makes these rows anew.
+        # The other projections can be asked, and a rebuild makes these rows again.
         behind, nothing = log.now().events, str(BEGINNING)
         return ProjectionStatus(
             name=projection.name, version=projection.version, rows=0, position=nothing, behind=behind, error=str(error)

@@ -32,7 +32,7 @@ COLUMN_TYPES = (str, int, float, bytes)
 # PostgreSQL has some in every table.
 TAKEN = ("slice", "tableoid", "xmin", "cmin", "xmax", "cmax", "ctid")
 TAKEN_SEARCHED = (*TAKEN, "number", "vector")
-# The note of the last erasure: its value is another one each time.
+# The note of the last erasure: each erasure gives it another value.
 ERASED = "erased"
 
 
@@ -45,8 +45,8 @@ class SetAside(NamedTuple):
 
 class Checkpoint(NamedTuple):
     """
-    The moment up to which rows are made, and the id of the transaction that stored them last. Where there are no rows,
-    it is the note of the last erasure, so that none are stored that were made of events as they were before.
+    The moment up to which rows are made, and the id of the transaction that stored them last. If there are no rows,
+    `save` is the note of the last erasure: so no rows are stored that were made from events as they were before it.
 
     The moment alone does not say which rows there are: after an older copy was put back, another runner may lead its
     rows to the same moment again. `parts` are the ids of the last transactions of each group of slices, instead of
@@ -206,7 +206,7 @@ class ProjectionStore(Protocol):
         """
         Drop the rows and checkpoints of all projections that are not among these, in these versions.
 
-        No part of the store has a row then that was dropped, now or before.
+        After that no part of the store holds a row that was dropped, now or earlier.
         """
 
     def replace(self, projection: Projection, shadow: Projection, *, before: Moment) -> bool:
@@ -221,8 +221,8 @@ class ProjectionStore(Protocol):
         """
         Move the rows of all `parts` to `shadow`, which has none, with the checkpoint `moment`; drop `parts`.
 
-        Returns False, and changes nothing, if the note of the plan has another value: another process goes on with the
-        parts. So it does if a part is not made up to `moment`, as after an erasure, which drops rows.
+        Returns False, and changes nothing, if the note of the plan has another value, because another process took
+        over, or if a part is not made up to `moment`, for example after an erasure, which drops rows.
 
         Raises:
             InvalidInputError: two parts have a row with the same key.
@@ -238,7 +238,7 @@ class ProjectionStore(Protocol):
         """Change a note to `after`, or remove it if that is None; False, and nothing is done, if it is not `before`."""
 
     def note_erasure(self) -> None:
-        """Have no rows stored for a projection without rows that were made of events as they were until now."""
+        """Refuse from now on the first rows of a projection if they were made from events that were read before."""
         while not self.set_note(ERASED, before=self.note(ERASED), after=os.urandom(16).hex()):
             pass
 
@@ -412,7 +412,7 @@ class MemoryProjectionStore(ProjectionStore):
         return self._notes.get(ERASED, "")
 
     def _look(self) -> None:
-        """Take what others did to the rows, before each question; those in memory are this process's alone."""
+        """Take over what other processes changed, before each question; nobody else changes rows in memory."""
 
     def _fresh_table(self, projection: Projection) -> Table:
         self._look()

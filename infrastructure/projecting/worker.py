@@ -39,7 +39,7 @@ WAIT_SECONDS = 0.25
 PASS_SECONDS = 0.1
 # The pauses after the first, second and later errors in a row; the last one repeats.
 PAUSES_SECONDS = (0.1, 0.5, 2.0, 10.0)
-# Projections that an error names; the log of a worker says an error of all of them once.
+# How many projections a message names: an error that several projections share is logged once.
 NAMED = 3
 log = logging.getLogger("refold.projections")
 
@@ -72,7 +72,7 @@ class ProjectionWorker:
         self._tasks = [_Task(one) for one in projections]
         self._crew = Crew(store, [task.name for task in self._tasks], watch)
         self._runner = ProjectionRunner(events, store, [task.projection for task in self._tasks])
-        # The projections that it could not bring up to date at its last tries, two or more, and why.
+        # The projections that failed at least twice in a row, and the last error of each.
         self.failing: Mapping[str, str] = {}
 
     def run(self, stop: threading.Event) -> None:
@@ -81,7 +81,7 @@ class ProjectionWorker:
 
         Raises:
             InvalidInputError: `stop` is no event of `threading`.
-            LogWentBackError: the file of the log was deleted or replaced: only a store that is opened anew finds that.
+            LogWentBackError: the file of the log was deleted or replaced: open the store again.
         """
         require_methods(stop, "stop", "give a threading.Event", "is_set", "wait")
         failures = 0
@@ -106,7 +106,7 @@ class ProjectionWorker:
     def _work_and_wait(self, stop: threading.Event) -> None:
         seen, began = self._events.now(), self._watch.monotonic()
         self.work(stop.is_set)
-        # Where events come all the time, a pass for each few of them would cost more than the events.
+        # If events come all the time, a pass for every few of them would cost more than the events themselves.
         if not stop.wait(max(0.0, began + PASS_SECONDS - self._watch.monotonic())):
             self._events.wait_for_news(seen, timeout_seconds=WAIT_SECONDS)
 
@@ -168,7 +168,7 @@ class ProjectionWorker:
                     note_fault(self._store, task.projection, None)
 
     def _erased(self) -> int:
-        """Return the version of the erasures; 0 without a projection that stops, which has no need of it."""
+        """Return the version of the stream of erasures; 0 if no projection stops at a fault: only those need it."""
         return 0 if all(sets_aside(task.projection) for task in self._tasks) else self._events.head(ERASURES)
 
     def _rest(self, task: _Task, error: Exception, erased: int) -> float | None:

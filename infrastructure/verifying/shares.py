@@ -41,7 +41,7 @@ OTHER = 1
 # The time for reading the log, for the checks of events, and for the index of searched rows.
 READING, CHECKING, INDEX = 8, 7, 21
 LOOK_SECONDS = 0.2
-# A program that is not Python after all, and does not end, is not waited for.
+# How long to wait for a helper to begin: the program that was started may not be Python after all.
 BEGIN_SECONDS = 30
 BEGIN = BEGIN_HELPER.format(module="verifying.shares", function="run_helper")
 log = logging.getLogger("refold.verify")
@@ -114,7 +114,7 @@ class SharedComparison:
                 else:
                     self._helpers.append(helper)
             self._mine = {one.name for one in mine}
-            self._own = Comparison(events, store, mine, progress=None if progress is None else self._tell)
+            self._own = Comparison(events, store, mine, progress=None if progress is None else self._report_own)
         except BaseException:
             self._end_helpers()
             raise
@@ -194,7 +194,7 @@ class SharedComparison:
             self._check_indexes()
             for helper in self._helpers:
                 while not helper.is_done():
-                    self._tell_of(self._end.events)
+                    self._report(self._end.events)
                     if stop():
                         return None
                 helper.end()
@@ -208,10 +208,10 @@ class SharedComparison:
             self._right = right
         return self._right
 
-    def _tell(self, progress: RebuildProgress) -> None:
-        self._tell_of(progress.done)
+    def _report_own(self, progress: RebuildProgress) -> None:
+        self._report(progress.done)
 
-    def _tell_of(self, own: int) -> None:
+    def _report(self, own: int) -> None:
         if self._progress is not None:
             done, total = min([own, *(helper.done for helper in self._helpers)]), self._end.events
             self._progress(progress_after("events", done, total, done, REAL_SYSTEM.monotonic() - self._began))
@@ -230,21 +230,21 @@ class Helper(HelperProcess):
     def _listen(self) -> None:
         try:
             for line in self._output:
-                said = json.loads(line)
+                message = json.loads(line)
                 self._begun.set()
-                self.done = said.get("done", self.done)
-                if "right" in said:
-                    self.right = {name: [SetAside(*one) for one in aside] for name, aside in said["right"].items()}
+                self.done = message.get("done", self.done)
+                if "right" in message:
+                    self.right = {name: [SetAside(*one) for one in aside] for name, aside in message["right"].items()}
         except (ValueError, AttributeError, TypeError, OSError) as error:
-            log.info("a helper says what nobody understands: %r", error)
+            log.info("the messages of a helper cannot be read: %r", error)
         finally:
             self._begun.set()
 
     def is_done(self) -> bool:
         """
-        Return whether it has said all that it will say; LOOK_SECONDS are waited for this at most.
+        Return whether its last message has come, after waiting for up to LOOK_SECONDS.
 
-        One that says nothing at all, not even that it has begun, is not waited for.
+        A helper that does not even say that it has begun counts as done.
         """
         if not self._begun.wait(BEGIN_SECONDS):
             return True
@@ -267,34 +267,34 @@ def _started(events: LiveLog, end: Moment, share: Sequence[Projection]) -> Helpe
 
 
 def run_helper() -> None:
-    """Read a task from the input, and say which of its projections have the rows that the events give."""
+    """Read a task from the input, and write which of its projections have the rows that the events give."""
     task = read_task()
     end_with_input()
-    _say(done=0)
+    _write(done=0)
     known = {one.name: one for one in PROJECTIONS}
     share = [known[name] for name in task["projections"]]
     with opened(task) as found:
         if found is None:
             return
         events, kept = found
-        # Modules and their classes stay: to look through them for garbage again and again takes 3 % of the time.
+        # Modules and their classes stay until the end: collecting garbage among them would take 3 % of the time.
         gc.freeze()
-        comparison = Comparison(events, kept, share, progress=lambda progress: _say(done=progress.done))
+        comparison = Comparison(events, kept, share, progress=lambda progress: _write(done=progress.done))
         with closing(comparison):
             comparison.read()
             right = {one.name: comparison.set_aside(one) for one in _matching_projections(comparison, share)}
-    _say(right=right)
+    _write(right=right)
 
 
 def _matching_projections(comparison: Comparison, share: Sequence[Projection]) -> Iterator[Projection]:
     for projection in share:
-        # The process that started this one meets the error, too, and knows what to say.
+        # The process that started this one meets the same error, and reports it.
         with suppress(Exception):
             found = comparison.compared(projection)
             if found.is_met and not found.differing:
                 yield projection
 
 
-def _say(**said: Any) -> None:
-    sys.stdout.buffer.write(json.dumps(said).encode() + b"\n")
+def _write(**message: Any) -> None:
+    sys.stdout.buffer.write(json.dumps(message).encode() + b"\n")
     sys.stdout.buffer.flush()

@@ -36,8 +36,8 @@ PUT_NOTE = "INSERT INTO note VALUES ({first}$1, $2) ON CONFLICT ({key}name) DO U
 DELETE_NOTE = "DELETE FROM note WHERE {scope}name = $1"
 RENAME_NOTE = "UPDATE note SET name = $1 WHERE {scope}name = $2"
 
-# The name of a projection, of its shadow or of a part of that. One that was read from a database stands in statements
-# only if it is of this form: who may write a checkpoint may not write statements for who drops tables.
+# The name of a projection, of its shadow or of a part of that. A name that was read from a database is put into a
+# statement only if it has this form: a user who may write a checkpoint must not be able to inject a statement.
 STORED_NAME = re.compile("[a-z][a-z0-9_]*")
 # Enough for as many workers, and few enough that a page with events of all slices changes few rows.
 GROUPS = 8

@@ -282,7 +282,7 @@ class DatabaseProjectionStore(ProjectionStore):
         return self._since_erasure(transaction, stored)
 
     def _since_erasure(self, transaction: Transaction, found: list[Stored]) -> list[Stored]:
-        """Return checkpoints; where there is none, with the note of the last erasure."""
+        """Return checkpoints; one that is not stored gets the note of the last erasure."""
         if all(one.is_stored or one.checkpoint.save for one in found):
             return found
         last = note_text(ERASED, transaction.ask(self.sql.statement(NOTE, ERASED))[0]) or ""
@@ -380,7 +380,7 @@ class DatabaseProjectionStore(ProjectionStore):
     # Changing
 
     def save(self, *saves: Save, seen: Sequence[RecordedEvent] = ()) -> list[Checkpoint | None]:
-        # All runners lock checkpoints in the same order, so that none waits for another one that waits for it.
+        # All runners lock checkpoints in the same order, so no two of them wait for each other.
         ordered = sorted(saves, key=lambda one: one.projection.name)
         made = {one.projection.name: self._make_table(one.projection) for one in ordered}
         saved: dict[str, Checkpoint] = {}
@@ -463,7 +463,7 @@ class DatabaseProjectionStore(ProjectionStore):
 
         def finish(transaction: Transaction) -> Iterable[Statement] | None:
             nonlocal is_whole
-            # A worker of another plan, who goes on with a part, waits for its lock, and then finds no part.
+            # A worker of another plan that goes on with a part waits for its lock, and then finds no part.
             is_whole = are_made(self._locked(transaction, *parts), moment) and self._is_noted(transaction, *plan)
             is_whole = is_whole and copied(transaction)
             last = (added, *self._put_aside(shadow, aside), *chain(*map(self._drops, parts)))
@@ -488,7 +488,7 @@ class DatabaseProjectionStore(ProjectionStore):
 
 
 def in_batches(items: Sequence[T], sizes: Sequence[int]) -> Iterator[Sequence[T]]:
-    """Yield items in lots of the first size while there are so many, then of the next sizes, and at last the rest."""
+    """Yield items in batches of the first size while there are enough, then of the next sizes, and at last the rest."""
     start = 0
     for size in sizes:
         while len(items) - start >= size:

@@ -2,9 +2,9 @@
 Rows of projections on PostgreSQL: round trips, values in binary form, and the tables of this database.
 
 Searched rows have an index, GIN over the tsvector of their words, which the server computes, without places. It is made
-from an array: PostgreSQL's own parser would split texts into other words. It is a column and not only an index, because
-the server looks at rows where that seems to cost less. Phrases are matched against the words. Another index,
-by time, finds the newest rows with a common word.
+from an array: PostgreSQL's own parser would split texts into other words. The vector is a column and not only in the
+index, because the server scans the rows if that seems to cost less. Phrases are matched against the words. Another
+index, by time, finds the newest rows with a common word.
 """
 
 from __future__ import annotations
@@ -340,14 +340,14 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         try:
             self._log.database.reading(make)
         except StorageReadOnlyError:
-            # Somebody else made the table, as by `refold init`, or before this server stood by: it can be read.
+            # If `refold init` made the table, or the primary before this server became a standby, it can be read.
             if table is None or self._log.database.ask(Call(f"SELECT to_regclass('{table}')::text"))[0] == [(None,)]:
                 raise
 
     def _drop_table(self, projection: Projection) -> Sequence[Statement]:
         table = self.sql.table(projection)
         self._made.discard(table)
-        # Whoever put the first rows in it, which `_drops` did not see, has committed their checkpoint by now.
+        # A runner that stored the first rows, after `_drops` looked, has committed their checkpoint by now.
         return [WAIT_BRIEFLY, Statement(self._dropping(table)), *self._forgets(projection)]
 
     def _dropping(self, table: str) -> str:
@@ -389,7 +389,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
         return lambda transaction: all(self._is_copied(transaction, one, shadow, plan) for one in parts)
 
     def _is_copied(self, transaction: Transaction, part: Projection, shadow: Projection, plan: Plan) -> bool:
-        """Copy rows in lots, since the wire gives up a server that is silent for long; False if the plan changes."""
+        """Copy rows in batches: the wire gives up on a server that is silent for long. False if the plan changes."""
         table, after = self.sql.table(part), NO_ROW
         while self._is_noted(transaction, *plan):
             ahead = transaction.ask(Statement(AHEAD.format(table=table), (*after, WALKED_ROWS - 1)))[0]

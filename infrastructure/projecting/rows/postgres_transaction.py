@@ -1,8 +1,8 @@
 """
 A transaction on rows of projections on PostgreSQL: its round trips, its waiting for tables, values in binary form.
 
-A table can be dropped or renamed only while nobody reads it, and whoever comes after the statement that waits for that
-waits as well. So this statement waits briefly, lets the others go first, and is tried again.
+A table can be dropped or renamed only while nobody reads it, and all later statements wait behind one that waits for
+this. So such a statement waits briefly, lets the others go first, and is tried again.
 """
 
 from __future__ import annotations

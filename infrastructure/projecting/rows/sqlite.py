@@ -363,8 +363,8 @@ def temporary_database() -> sqlite3.Connection:
     """
     Return a connection to a new database that nobody else sees; it is a file once its cache is full.
 
-    A fork waits for its calls. SQLite has locks for all its databases of a process: a child that is forked while
-    another thread holds one of them waits for it for ever, at whatever it does with SQLite.
+    A fork of the process waits until no call is running. SQLite has locks that all its databases share: a child that is
+    forked while another thread holds one of them would wait for it for ever.
     """
     return sqlite3.connect("", isolation_level=None, check_same_thread=False, factory=_Connection)
 

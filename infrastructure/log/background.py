@@ -28,7 +28,7 @@ QUIET_SECONDS = 0.05
 REST_FACTOR = 6
 # A standby may become a server that is written to, and a user may get the right.
 READ_ONLY_SECONDS = 60.0
-# Texts that another process erases leave this one after so long at most, and the look itself. None: no look is taken.
+# How often to look for erasures by other processes, after which this one forgets the texts. None: never.
 LOOK_SECONDS: float | None = 5.0
 LOGGER = logging.getLogger("refold")
 
@@ -136,7 +136,7 @@ class WaitingSnapshots:
     """
     The snapshots that are not stored yet, by stream; `store` stores one, `pulse` as for `BackgroundWork`.
 
-    They are packed by the thread that stores them, or where the stream is opened again before.
+    They are packed by the thread that stores them, or by a caller that opens the stream again before that.
 
     No answer depends on them: those that wait when the process ends are lost. Where a database may only be read, as by
     a user without the right or on a standby, none waits, and storing is tried again after READ_ONLY_SECONDS.
@@ -252,8 +252,8 @@ class ErasureWatch:
     """
     Looks for erasures by other processes in logs that are open: soon after one, this process drops what it remembers.
 
-    One thread of the process does it for all of them, with one short query each. It is not there while the process
-    forks.
+    One thread of the process does it for all of them, with one short query each. It is ended before the process forks,
+    and started again after that.
     """
 
     def __init__(self) -> None:

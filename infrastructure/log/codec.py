@@ -74,7 +74,7 @@ class Codec:
         others = self._others
         if others is None:
             return False
-        # In this order, a thread that comes between takes them as well: the union does not change by that.
+        # In this order: another thread that comes in between adds the same types, which does not change the union.
         self._events |= others()
         self._decoder = msgspec.msgpack.Decoder(known(self._events))
         self._others = None

@@ -3,9 +3,8 @@ Compression with zstd, with a dictionary if the store has one.
 
 Stored bytes begin with a mark: 0 for uncompressed, 1 for zstd, 2 for zstd with a dictionary, whose number follows in
 two bytes; 16 is added where the payload holds references to large texts, 32 where it is what an erasure left of the
-event. Short events alone compress badly; a
-dictionary trained on the store's own first events brings them to about a third. Dictionaries are numbered and kept for
-ever (docs/adr/0004).
+event. Short events alone compress badly; a dictionary trained on the store's own first events brings them to about a
+third. Dictionaries are numbered and kept for ever (docs/adr/0004).
 """
 
 from __future__ import annotations
@@ -182,9 +181,7 @@ class Compression:
 
 
 def _believable(frame: bytes) -> bytes:
-    """
-    Check the content size that a frame declares: no more comes out of it, but a forged frame may declare any size.
-    """
+    """Return a frame after checking its declared size: it expands to no more, but a forged frame may declare any."""
     size = zstandard.frame_content_size(frame)
     if not 0 <= size <= EXPANDED_MAX:
         says = f"{size:,} bytes" if size >= 0 else "no size"

@@ -33,7 +33,7 @@ from ...domain.log.envelope import NO_DIGEST
 NUMBER_MAX = (1 << 62) - 1
 # At most so many damaged rows of a kind are reported.
 ROWS_REPORTED = 100
-# The names of the triggers or the checks by which a database takes no events begin so.
+# The prefix of the names of triggers and checks by which a database that was moved refuses events.
 RETIRED = "refold_retired"
 # The error of a database for an event that is encrypted with a key which is closed or destroyed.
 KEY_DESTROYED = "refold_key_destroyed"
@@ -48,7 +48,7 @@ VALUE_FAULTS = (*MISSHAPEN, ArithmeticError, msgspec.MsgspecError, struct.error)
 
 
 def new_mark() -> str:
-    """Return the name of a trigger or a check that nobody else takes away when a move of theirs fails."""
+    """Return a new name for a trigger or a check, so that another move that fails does not remove this one."""
     return REAL_SYSTEM.new_id(f"{RETIRED}_")
 
 
@@ -87,7 +87,7 @@ def opened_for_reading(where: str) -> StorageReadOnlyError:
 
 
 class MissingTableError(StorageUnavailableError):
-    """A table of Refold's is not there: a table of rows may have been dropped, by an erasure that makes it anew."""
+    """A table of Refold is missing; an erasure may have dropped a table of rows, and makes it again."""
 
 
 class KeyClosedError(StorageBusyError):

@@ -120,7 +120,7 @@ class Appender:
         """
         Run this statement, which fails if a key may encrypt no event any more, in each append: `{key}` is its value.
 
-        It comes behind the locks: whoever closes a key waits for all that have them.
+        It runs after the locks are taken: a process that closes a key waits for all that hold them.
         """
         self._require_open_key = statement
         self._set_lineage(self._lineage)

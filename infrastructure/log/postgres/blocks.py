@@ -348,6 +348,6 @@ def _replace(wire: Wire, place: tuple[bytes, ...], gone: set[tuple[Any, ...]], c
     if set(removed) != gone or is_still_so != [(True,)]:
         raise OvertakenError("another process seals the same events, or an older copy of the database was put back")
     wire.dispatch_all(calls)
-    # Not with the COMMIT: what others put on these tables may have dropped a block, whose events would be lost.
+    # Not in one trip with COMMIT: a trigger of another program may have dropped a block, and its events would be lost.
     wire.conclude()
     wire.run(COMMIT)

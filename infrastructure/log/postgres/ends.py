@@ -33,12 +33,12 @@ from .wire import Call, Rows, int8
 
 # A change that no rule above foresees, such as a row deleted by hand, stays unseen for at most this long.
 FULL_LOOK_SECONDS = 60.0
-# Those who wait for news look this often at most, all of a process together; while nothing comes, ever more seldom.
+# All callers of a process that wait for news look this often together, and less often while nothing comes.
 POLL_SECONDS = 0.02
 POLL_SECONDS_MAX = 0.25
 # The part of the time without news that passes until the next look.
 PATIENCE = 0.25
-# A full look takes the server some milliseconds: it shall rest most of the time.
+# A full look takes the server some milliseconds, so it must rest most of the time.
 REST_FACTOR = 4
 UNKNOWN = bytes(4)
 CHANGED = """

@@ -2,8 +2,8 @@
 Erasing on PostgreSQL: payloads in rows and in blocks are replaced, and large texts deleted, in the transaction of an
 append that holds the locks of all slices concerned.
 
-Only who seals moves rows without such a lock. A row that became part of a block meanwhile is noticed, and everything
-is done again.
+Only sealing moves rows without such a lock. If a row became part of a block meanwhile, this is noticed, and the erasure
+is repeated.
 """
 
 from __future__ import annotations

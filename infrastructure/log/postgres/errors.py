@@ -22,7 +22,7 @@ from .wire import SilentError
 
 # SQLSTATEs unique_violation and read_only_sql_transaction.
 DUPLICATE, READ_ONLY = "23505", "25006"
-# SQLSTATEs deadlock_detected and serialization_failure: the server called a statement off; repeated, it may succeed.
+# SQLSTATEs deadlock_detected and serialization_failure: the server cancelled a statement; repeated, it may succeed.
 CALLED_OFF = ("40P01", "40001")
 # libpq gives no SQLSTATE where a server refuses or ends a connection, so its words, or a pooler's, are compared.
 WAITED_FOR_POOL = "query_wait_timeout"
@@ -57,8 +57,8 @@ def is_lost_connection(error: psycopg.Error) -> bool:
 
 def is_silent(error: BaseException) -> bool:
     """
-    Return whether a new connection got no answer for all the time that it, or a pooler, waits: another one would take
-    as long.
+    Return whether a new connection got no answer within its time limit, or that of a pooler: another one would wait as
+    long.
     """
     cause = error.__cause__
     return isinstance(cause, psycopg.errors.ConnectionTimeout | SilentError) or WAITED_FOR_POOL in str(cause)
@@ -71,14 +71,15 @@ def is_outdated(error: psycopg.Error) -> bool:
 
 def is_passing(error: psycopg.Error) -> bool:
     """
-    Return whether a read may succeed on another connection, or a moment later, as where a server that stands by called
-    it off: it had to remove rows, as the primary did.
+    Return whether a read may succeed on another connection, or a moment later.
+
+    A standby, for example, cancels a read when it must remove rows that the primary removed.
     """
     return is_lost_connection(error) or is_outdated(error) or is_called_off(error)
 
 
 def is_called_off(error: Exception) -> bool:
-    """Return whether the server called a statement off on a connection that is as good as before."""
+    """Return whether the server cancelled a statement on a connection that can still be used."""
     return isinstance(error, psycopg.Error) and error.sqlstate in CALLED_OFF
 
 

@@ -264,8 +264,8 @@ class PostgresLog(CheckedLog):
         """
         Pack old events into blocks, which take less room, step by step; yield how many events each step packed.
 
-        Others may write and read meanwhile, and any number of processes may do the same. If the
-        iteration ends early, the rest is left for the next time.
+        Others may write and read meanwhile, and any number of processes may do the same. If the iteration ends early,
+        the rest is left for the next time.
 
         Raises:
             DamagedError: events cannot be read. Those of the other slices are packed before it is raised.

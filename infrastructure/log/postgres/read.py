@@ -69,10 +69,10 @@ HALVING = f"""
 
 def _read_again(read: Callable[Concatenate[Reader, Given], T]) -> Callable[Concatenate[Reader, Given], T]:
     """
-    Have a method of a reader read once more where something is missing or another.
+    Wrap a method of a reader: if something is missing or was changed, it reads once more.
 
-    Each of its statements sees the log as it is at that moment: an older copy may have been put in place between two of
-    them, and in that other streams may have the remembered keys.
+    Each of its statements sees the log as it is at that moment. An older copy may have been put in place between two of
+    them, and there the remembered keys may belong to other streams.
     """
 
     @wraps(read)

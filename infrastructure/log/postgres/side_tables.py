@@ -45,8 +45,8 @@ class _Table:
     """
     A table that may be missing.
 
-    That is asked each time, together with what else is asked: a restore by another process may put a schema without it
-    in place.
+    Each call looks for it, in the same round trip as its other statements: another process may have restored a schema
+    without it.
     """
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:

@@ -1,8 +1,8 @@
 """
-A log that is made aside, in a schema of its own, and put in the place of another in one transaction.
+A log that is made in a schema of its own, and then put in the place of another one in one transaction.
 
-Schemas that a killed process left are dropped before the next one is made. A process that is at work on one holds an
-advisory lock.
+Schemas that a killed process left are dropped before the next one is made. A process holds an advisory lock for the
+schema in which it works.
 """
 
 from __future__ import annotations

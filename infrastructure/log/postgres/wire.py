@@ -1,10 +1,10 @@
 """
 The wire: many statements, one round trip.
 
-The statements of a trip are handed to libpq together, and it alone decides when to write to the socket; psycopg's
-own pipeline writes once per statement and costs twice as much. A trip may be opened early, so that the server
-works on its first statements while this process still makes up the last (`send`, then `run`). Values go out
-and come back in PostgreSQL's binary form.
+The statements of a trip are handed to libpq together, and it alone decides when to write to the socket; psycopg's own
+pipeline writes once per statement and costs twice as much. A trip may be opened early, so that the server works on its
+first statements while this process still prepares the last (`send`, then `run`). Values go out and come back in
+PostgreSQL's binary form.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ int8 = Struct("!q").pack
 
 
 class SilentError(OperationalError):
-    """The server, or the pooler before it, gave no answer for all the time that it had."""
+    """The server, or the pooler in front of it, gave no answer within the time limit."""
 
 
 class Call(NamedTuple):
@@ -105,11 +105,11 @@ class Wire:
 
     def has_ended(self) -> bool:
         """
-        Return whether the connection, which nobody uses, was closed meanwhile, as by a time-out of the server or of a
-        pooler for such ones, or by its restart.
+        Return whether this connection was closed while nobody used it, for example by a timeout or a restart of the
+        server or of a pooler.
         """
         try:
-            # First comes what the server said at last, then the end.
+            # The first call reads the last message of the server, the second one finds the end.
             self._pgconn.consume_input()
             self._pgconn.consume_input()
         except OperationalError:
@@ -323,7 +323,7 @@ class Wire:
                 results.append(result)
 
     def _consume(self, results: Sequence[PGresult]) -> None:
-        """Read what the server sent; where it closed the connection, the error says why if an answer does."""
+        """Read what the server sent. If it closed the connection, raise an error with its reason, if it gave one."""
         try:
             self._pgconn.consume_input()
         except OperationalError as error:

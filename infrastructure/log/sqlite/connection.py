@@ -44,7 +44,7 @@ PAUSE_SECONDS = 0.005
 VACUUM_BYTES_MAX = 64 << 20
 # For a new file, or one that is about to be written anew: see infrastructure/space.py.
 SHORTENED_LATER = "PRAGMA auto_vacuum = INCREMENTAL"
-# Filling it takes as long as about forty syncs of one that grows, and most programs write less before they end.
+# Filling the WAL takes as long as about forty syncs of a growing one, and most programs write less than that.
 WRITES_BEFORE_FILLING = 32
 
 
@@ -87,7 +87,7 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
         case sqlite3.SQLITE_CORRUPT:
             return DamagedError(where, str(error))
         case sqlite3.SQLITE_IOERR:
-            # SQLite says the same of a disk that fails, of a quota that is used up, and of a file that may not grow.
+            # SQLite gives the same error for a disk that fails, a quota that is used up, and a file that may not grow.
             remedy = "look for a quota or a limit on the size of files, then at the disk"
             return StorageError(f"the disk of {where} failed: {error}: {remedy}")
         case sqlite3.SQLITE_CONSTRAINT if str(error) == RETIRED:
@@ -121,7 +121,7 @@ def _begun(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], 
 
 
 class _ReaderSlot:
-    """The right to read, and its connection. Seats are held weakly: an interrupted call may not give its own back."""
+    """The right to read, and its connection. Slots are held weakly: an interrupted call may not give its own back."""
 
     connection: sqlite3.Connection | None = None
 
@@ -223,14 +223,14 @@ class SqliteDatabase:
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Have the file written by way of its WAL, which a new file does not do yet."""
+        """Switch the file to WAL mode; a new file is in another mode."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
                 connection.execute("PRAGMA journal_mode=WAL").fetchone()
                 return
             except sqlite3.OperationalError as error:
-                # Where several open a new file at once, SQLite does not wait for the others, whatever the time-out.
+                # If several open a new file at once, SQLite does not wait for the others, whatever the timeout.
                 if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= deadline:
                     raise
             time.sleep(PAUSE_SECONDS)
@@ -434,7 +434,7 @@ class SqliteDatabase:
         self._closed = True
         self._wait_for_readers(self._timeout)
         self._close_readers()
-        # A transaction of another thread ends first: without its connection SQLite would end the process.
+        # Wait for a transaction of another thread: SQLite would crash if its connection were closed.
         locked(self.memory_lock, self._close_writer)
 
     def _wait_for_readers(self, seconds: float) -> bool:

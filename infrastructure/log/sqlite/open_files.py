@@ -82,7 +82,7 @@ def require_place(path: str | Path, shown: str, *, may_be_missing: bool = True) 
     if path.is_dir():
         raise StorageUnavailableError(f"{shown} is a folder: name a file in it")
     if path.exists():
-        # A pipe would be waited for without end, and a device replaced.
+        # Opening a pipe could wait for ever, and a device would be replaced.
         if not path.is_file():
             raise StorageUnavailableError(f"{shown} is a device or a pipe: name a file")
     elif not may_be_missing:
@@ -93,8 +93,9 @@ def require_place(path: str | Path, shown: str, *, may_be_missing: bool = True) 
 
 def is_shut(path: str) -> bool:
     """
-    Return whether no file can be made in the folder of one that can be read, or is still to be made: of a read-only
-    disk, and of a folder without the right to write, SQLite says no more than that.
+    Return whether the folder of a file takes no new files, though the file can be read, or is still to be made.
+
+    SQLite's error does not say that a disk is read-only, or that the right to write in a folder is missing.
     """
     folder = os.path.dirname(path) or "."
     is_read = os.access(path, os.R_OK) or (os.path.isdir(folder) and not os.path.lexists(path))

@@ -24,9 +24,9 @@ APPLICATION_ID = 0x5265466F  # "ReFo"
 SCHEMA_VERSION = 2
 # The statements that bring tables to a version from the one before it.
 STEPS: dict[int, Sequence[str]] = {2: ()}
-# In this order: another process may be making the file, and what is looked at first comes last there.
+# Asked first: another process that is making the file makes the tables last.
 TABLES = "SELECT count(*) FROM sqlite_schema"
-# The tables of a log, and those beside it. A view in the place of one gives what its author wants, to checks as well.
+# The tables of a log, and those beside it. A view in the place of a table could return anything, also to checks.
 OWN_TABLES = (
     "('stream', 'tag', 'event', 'block', 'part', 'blob', 'idempotency', 'snapshot', 'segment', 'checkpoint', 'note', "
     "'data_key', 'sealed_page')"
@@ -59,7 +59,7 @@ def refuse_foreign_file(path: str | Path) -> None:
     with translated(str(path)):
         place = Path(path).absolute()
         if not place.is_file():
-            # A pipe would be waited for without end; who opens it for writing refuses it.
+            # Opening a pipe could wait for ever; it is refused when it is opened for writing.
             return
     # SQLite itself reads the file. If this process opened and closed the file directly, POSIX would drop the locks of
     # all its other connections to it, and another process could remove their WAL.

@@ -1,5 +1,5 @@
 """
-A log that is made aside, in a file beside another, and put in its place in one step.
+A log that is made in a file beside another one, and then put in its place in one step.
 
 The new file gets its name by a rename, which either happens or not. Before, the old file takes in its WAL, so that none
 is left that SQLite would read as a part of the new one.
@@ -61,7 +61,7 @@ def _put_in_place(aside: Path, target: Path, *, overwrite: bool) -> None:
 
 
 def _checkpoint_wal(database: Path) -> None:
-    """Move the WAL into the file: at a close, SQLite says nothing where the disk is too full for that."""
+    """Move the WAL into the file: when SQLite does this at a close, it does not report a full disk."""
     if not database.with_name(f"{database.name}-wal").exists():
         return
     with closing(sqlite3.connect(database, timeout=0)) as connection:

@@ -237,8 +237,10 @@ class SqliteLog(CheckedLog):
 
     def _require_known(self, connection: sqlite3.Connection, stream: str, known: StreamEnd) -> None:
         """Raise LogWentBackError if the log lacks the known end of a stream."""
+        if known.version < 1:
+            return
         digest = stored_digest(connection, stream, known.version)
-        if known.version < 1 or (digest is not None and known.digest in (b"", digest)):
+        if digest is not None and known.digest in (b"", digest):
             return
         # A key may belong to another stream now. `_present` clears the keys, too.
         self._names.clear()

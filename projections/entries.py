@@ -19,7 +19,7 @@ from ..domain.pool import events as pool
 from ..domain.pool.describe import left_by
 from ..domain.pool.items import totals_of
 from ..domain.spans import Ref, Segment, Span, refs_of
-from .intervals import STILL_THERE, IntervalRow, birth_in, bringing, item_key, left, mark_key, returned
+from .intervals import STILL_THERE, IntervalRow, birth_in, close_interval, fill_mark, item_key, mark_key, open_interval
 
 BRANCHED, MERGED, RESTORED, CLEARED, NAMED = "branched", "merged", "restored", "cleared", "named"
 DESCRIPTION_CHARACTERS_MAX = 200
@@ -84,17 +84,17 @@ class Entries:
     def evolve(self, key: str, row: EntryRow | None, event: RecordedEvent) -> EntryRow:
         recorded, stream = event.event, event.stream
         if isinstance(recorded, pool.AddedEvent) and key == item_key(stream, Ref(event.version)):
-            return _born(key, recorded, event)
+            return _new_row(key, recorded, event)
         if isinstance(recorded, VersionNamed) or key == mark_key(stream, event.version):
-            return _mark(key, event)
+            return _new_mark(key, event)
         row = row or EntryRow(key=key, context=stream, birth=birth_in(key, stream))
         if isinstance(recorded, pool.RestoredEvent):
-            return returned(row, event.version)
+            return open_interval(row, event.version)
         # The entry came back with a merge, which did not change its row. It leaves a second time with this event.
-        row = row if row.v1 == STILL_THERE else returned(row, 0)
+        row = row if row.v1 == STILL_THERE else open_interval(row, 0)
         by = left_by(recorded)
         assert by is not None, "an event that names an entry adds, restores or removes it"
-        return left(row, event.version, by.how, by.reason or "")
+        return close_interval(row, event.version, by.how, by.reason or "")
 
 
 def entries_with_mark(row: EntryRow) -> MarkedEntries:
@@ -113,7 +113,7 @@ def _touched(event: Event) -> Iterable[Ref]:
     return refs_of(event.items if isinstance(event, pool.RestoredEvent) else (left and left.items) or ())
 
 
-def _born(key: str, added: pool.AddedEvent, event: RecordedEvent) -> EntryRow:
+def _new_row(key: str, added: pool.AddedEvent, event: RecordedEvent) -> EntryRow:
     content = added.content
     return EntryRow(
         key=key,
@@ -128,17 +128,17 @@ def _born(key: str, added: pool.AddedEvent, event: RecordedEvent) -> EntryRow:
     )
 
 
-def _mark(key: str, event: RecordedEvent) -> EntryRow:
+def _new_mark(key: str, event: RecordedEvent) -> EntryRow:
     row = EntryRow(key=key, context=event.stream, birth=event.reference, v0=event.version)
     match event.event:
         case VersionNamed(name=name, version=version):
             return msgspec.structs.replace(row, type=NAMED, item=name, v0=version)
         case pool.BranchedEvent(parent=parent, version=version, limit=limit):
-            return bringing(row, BRANCHED, MarkedEntries(Segment(parent, version), limit))
+            return fill_mark(row, BRANCHED, MarkedEntries(Segment(parent, version), limit))
         case pool.MergedEvent(taken=taken):
-            return bringing(row, MERGED, MarkedEntries(items=taken))
+            return fill_mark(row, MERGED, MarkedEntries(items=taken))
         case pool.RestoredEvent(items=items):
-            return bringing(row, RESTORED, MarkedEntries(items=items))
+            return fill_mark(row, RESTORED, MarkedEntries(items=items))
     return msgspec.structs.replace(row, type=CLEARED)
 
 

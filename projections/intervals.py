@@ -64,18 +64,18 @@ def intervals_of(row: IntervalRow) -> list[StoredInterval]:
     return [*msgspec.json.decode(row.earlier, type=known(list[StoredInterval])), last]
 
 
-def left(row: R, version: int, how: str, reason: str) -> R:
+def close_interval(row: R, version: int, how: str, reason: str) -> R:
     """Return a row with the end of its last interval set to a version."""
     return msgspec.structs.replace(row, v1=version, how=how, reason=reason)
 
 
-def returned(row: R, version: int) -> R:
+def open_interval(row: R, version: int) -> R:
     """Return a row with one more interval, which begins with a version."""
     earlier = msgspec.json.encode(intervals_of(row)).decode()
     return msgspec.structs.replace(row, v0=version, v1=STILL_THERE, how="", reason="", earlier=earlier)
 
 
-def bringing(row: R, kind: str, brought: msgspec.Struct, how: str = "") -> R:
+def fill_mark(row: R, kind: str, brought: msgspec.Struct, how: str = "") -> R:
     """Return a mark that holds the items that came with its event."""
     return msgspec.structs.replace(row, type=kind, how=how, brought=msgspec.msgpack.encode(brought))
 

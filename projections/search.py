@@ -143,10 +143,6 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _itself(event: Event) -> Event:
-    return event
-
-
 class _Source(NamedTuple):
     """
     The events that add items of a kind of context, and how to read the item of one; not every such event has an item.
@@ -157,7 +153,7 @@ class _Source(NamedTuple):
     events: tuple[type[Event], ...]
     fields: tuple[str, ...]
     name: str = "id"
-    item_of: Callable[[Any], Any] = _itself
+    item_of: Callable[[Any], Any] = lambda event: event
 
 
 # All texts of people, models and functions, with names of functions and their arguments; images are not searched.

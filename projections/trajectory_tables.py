@@ -110,30 +110,30 @@ class NodeTable:
     def keys(self, event: RecordedEvent) -> Sequence[str]:
         """Return the vertices that the event names; a vertex that it registers only if it is of this type."""
         named = dict.fromkeys(_changed_vertices(event.event))
-        if self._is_born(event):
+        if self._registers(event):
             named[Ref(event.version)] = None
         return [vertex_key(event.stream, ref) for ref in named]
 
     def evolve(self, key: str, row: NodeRow | None, event: RecordedEvent) -> NodeRow | None:
         """Return the vertex after `event`; None if it is of another type, or not in a run."""
         if row is None:
-            is_own = self._is_born(event) and vertex_key(event.stream, Ref(event.version)) == key
+            is_own = self._registers(event) and vertex_key(event.stream, Ref(event.version)) == key
             return self._registered(key, event) if is_own else None
         match event.event:
             case NodeChanged(changes=changes) | PortraitWritten(changes=changes):
                 return self._changed(row, changes)
             case NodeRemoved(node=node, joined=joined) if vertex_key(event.stream, node) == key:
                 row = msgspec.structs.replace(row, removed_by=row.removed_by or event.reference)
-                return _pointing(row, event, left=(node,), joined=joined)
+                return _repoint(row, event, left=(node,), joined=joined)
             case NodeRemoved(joined=joined):
-                return _pointing(row, event, joined=joined)
+                return _repoint(row, event, joined=joined)
             case NodeRegistered(left=left):
-                return _pointing(row, event, left=left)
+                return _repoint(row, event, left=left)
             case PointersMoved(left=left, joined=joined):
-                return _pointing(row, event, left=left, joined=joined)
+                return _repoint(row, event, left=left, joined=joined)
         return row
 
-    def _is_born(self, event: RecordedEvent) -> bool:
+    def _registers(self, event: RecordedEvent) -> bool:
         return isinstance(event.event, NodeEvent) and type_of(event.event) == self.type
 
     def _registered(self, key: str, event: RecordedEvent) -> NodeRow | None:
@@ -223,7 +223,7 @@ def _changed_vertices(event: Event) -> tuple[Ref, ...]:
     return ()
 
 
-def _pointing(row: NodeRow, event: RecordedEvent, *, left: Sequence[Ref] = (), joined: Sequence[Ref] = ()) -> NodeRow:
+def _repoint(row: NodeRow, event: RecordedEvent, *, left: Sequence[Ref] = (), joined: Sequence[Ref] = ()) -> NodeRow:
     """Return the row of a vertex after its event's run dropped the pointers `left` and added the pointers `joined`."""
     runs = set(msgspec.json.decode(row.pointer_of, type=list[str]))
     if row.key in (vertex_key(event.stream, ref) for ref in left):

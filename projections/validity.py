@@ -19,7 +19,7 @@ from ..domain.chat.tokens import estimate_tokens
 from ..domain.concurrency.known_types import known
 from ..domain.log.envelope import Event, RecordedEvent
 from ..domain.spans import Ref, Segment, refs_of
-from .intervals import STILL_THERE, IntervalRow, birth_in, bringing, item_key, left, mark_key, returned
+from .intervals import STILL_THERE, IntervalRow, birth_in, close_interval, fill_mark, item_key, mark_key, open_interval
 
 FORKED, MERGED, CLEARED = "forked", "merged", "cleared"
 TYPES: dict[type[Event], str] = {
@@ -86,14 +86,14 @@ class Validity:
             return row and msgspec.structs.replace(row, tokens=row.tokens + recorded.change.tokens)
         item = chat.added_item(recorded)
         if item is not None and key == item_key(stream, Ref(event.version)):
-            return _born(key, item, event)
+            return _new_row(key, item, event)
         if isinstance(recorded, chat.Forked | chat.Merged | chat.Cleared):
-            return _mark(key, recorded, event)
+            return _new_mark(key, recorded, event)
         row = row or ValidityRow(key=key, context=stream, birth=birth_in(key, stream))
         is_back = isinstance(recorded, chat.ItemsRestored)
         if isinstance(recorded, chat.SummaryUndone):
             is_back = key != item_key(stream, recorded.summary)
-        return returned(row, event.version) if is_back else _left(row, event)
+        return open_interval(row, event.version) if is_back else _removed(row, event)
 
 
 def brought_by(row: ValidityRow) -> CarriedItems:
@@ -110,7 +110,7 @@ def _touched(event: Event) -> Iterable[Ref]:
     return (*leaving, *refs_of(event.items)) if isinstance(event, chat.SummaryUndone) else leaving
 
 
-def _born(key: str, item: chat.ChatItemEvent, event: RecordedEvent) -> ValidityRow:
+def _new_row(key: str, item: chat.ChatItemEvent, event: RecordedEvent) -> ValidityRow:
     recorded = event.event
     before = ""
     if isinstance(recorded, chat.ItemInserted | chat.InstructionsReplaced | chat.CallChanged | chat.Summarized):
@@ -129,7 +129,7 @@ def _born(key: str, item: chat.ChatItemEvent, event: RecordedEvent) -> ValidityR
     )
 
 
-def _mark(key: str, recorded: chat.Forked | chat.Merged | chat.Cleared, event: RecordedEvent) -> ValidityRow:
+def _new_mark(key: str, recorded: chat.Forked | chat.Merged | chat.Cleared, event: RecordedEvent) -> ValidityRow:
     row = ValidityRow(key=key, context=event.stream, birth=event.reference, v0=event.version)
     match recorded:
         case chat.Cleared(reason=reason):
@@ -137,16 +137,16 @@ def _mark(key: str, recorded: chat.Forked | chat.Merged | chat.Cleared, event: R
         case chat.Forked(carried=carried):
             placed = None if carried is None else (chat.Placement(None, carried),)
             parent = Segment(recorded.parent, recorded.version)
-            return bringing(row, FORKED, CarriedItems(parent, placed), recorded.how)
+            return fill_mark(row, FORKED, CarriedItems(parent, placed), recorded.how)
         case chat.Merged(placed=placed, agent_id=agent):
-            return bringing(row, MERGED, CarriedItems(None, placed, agent), recorded.how)
+            return fill_mark(row, MERGED, CarriedItems(None, placed, agent), recorded.how)
 
 
-def _left(row: ValidityRow, event: RecordedEvent) -> ValidityRow:
+def _removed(row: ValidityRow, event: RecordedEvent) -> ValidityRow:
     if row.v1 != STILL_THERE:
         return row
     by = left_by(event.event)
-    return left(row, event.version, *((by.how, by.reason or "") if by else ("", "")))
+    return close_interval(row, event.version, *((by.how, by.reason or "") if by else ("", "")))
 
 
 VALIDITY = Validity()

@@ -20,7 +20,7 @@ from ....domain.erasure.events import Seals
 from ....domain.errors import DamagedError
 from ....domain.ids import VERSION_MAX
 from ....domain.log.admission import NUMBER_MAX
-from ....domain.log.envelope import NO_DIGEST, UNKEYED, Chain, Event, RecordedEvent
+from ....domain.log.envelope import NO_DIGEST, Chain, Event, RecordedEvent
 from ....domain.log.ports import Page, Range, StreamEnd
 from ....domain.positions import Moment
 from ..codec import Codec
@@ -104,8 +104,8 @@ class Reader:
         database: PostgresDatabase,
         codec: Codec,
         compression: Compression,
-        went_back: WentBack | None = None,
-        chain: Chain = UNKEYED,
+        went_back: WentBack,
+        chain: Chain,
     ) -> None:
         self._database = database
         self._compression = compression
@@ -228,7 +228,7 @@ class Reader:
             return self._opener.events([(rows, origin)])[0]
 
     def _require(self, known: StreamEnd | None, wanted: Range, rows: Sequence[Row], origin: Origin) -> None:
-        if known is None or known.version < 1 or self._went_back is None:
+        if known is None or known.version < 1:
             return
         digest: bytes | None
         if wanted.after == known.version < wanted.until:

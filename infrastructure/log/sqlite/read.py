@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar
 from ....domain.erasure.events import STREAM as ERASURES
 from ....domain.erasure.events import Seals, seal_of
 from ....domain.errors import DamagedError
-from ....domain.log.envelope import NO_DIGEST, NO_META, UNKEYED, Chain, Event, Meta, RecordedEvent
+from ....domain.log.envelope import NO_DIGEST, NO_META, Chain, Event, Meta, RecordedEvent
 from ....domain.log.ports import Range
 from ....domain.positions import ONE_SEQUENCE, Partition, Position
 from ..block_body import BLOCK_EVENTS, DIGEST_BYTES
@@ -132,7 +132,7 @@ RowOpener = Callable[[sqlite3.Connection, str, Row, bytes], T]
 class Reader:
     """Decodes the events of one log, through a connection that shows one moment of it."""
 
-    def __init__(self, codec: Codec, compression: Compression, chain: Chain = UNKEYED) -> None:
+    def __init__(self, codec: Codec, compression: Compression, chain: Chain) -> None:
         self._chain = chain
         self._codec = codec
         self._compression = compression

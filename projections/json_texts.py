@@ -51,7 +51,7 @@ class RunTexts(NamedTuple):
 
 
 def texts_of_run_event(event: NodeEvent | NodeChanged | PortraitWritten | MessageRecorded) -> RunTexts:
-    """Return the texts of an event; those of a change are the new ones."""
+    """Return the texts of an event; of a change, the new texts."""
     match event:
         case NodeEvent(label=label, description=description, fields=fields):
             # Names of fields are left out: all nodes of a type share them, so a search would find all these nodes.

@@ -109,7 +109,7 @@ def searchable_text_of(event: Event) -> SearchableText | None:
 # An item has two or three of the fields, and a search of a large log folds millions of items.
 @cache
 def _fields_of(kind: type, fields: tuple[str, ...]) -> tuple[str, ...]:
-    """Return those of the searched fields that items of a type have."""
+    """Return the searched fields that items of a type have."""
     return tuple(field for field in fields if hasattr(kind, field))
 
 

@@ -204,7 +204,7 @@ def require_names(by: Collection[str]) -> Collection[str]:
     Return the names by which usage is summed up.
 
     Raises:
-        InvalidInputError: one is none of NAMES, or they are no list.
+        InvalidInputError: a name is not in NAMES, or they are not in a list.
     """
     if isinstance(by, str) or not isinstance(by, Collection) or any(name not in NAMES for name in by):
         raise InvalidInputError(f"usage by {by!r}: take some of {', '.join(NAMES)}, in a list")
@@ -223,11 +223,11 @@ def summed_by(
     """
     Return the sums of rows that agree in the names `by`, in the order of these; the other names are empty in a sum.
 
-    Rows of days before `since` and after `until` are left out, and with a `context`, a stream, those of all others.
-    Users are those of `contexts`.
+    Rows of days before `since` and after `until` are left out; with `context`, a stream, only its rows count. The users
+    come from `contexts`.
 
     Raises:
-        InvalidInputError: `by` has another name than those of NAMES.
+        InvalidInputError: `by` has a name that is not in NAMES.
     """
     require_names(by)
     users = {one.key: one.user for one in contexts}

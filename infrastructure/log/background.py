@@ -214,7 +214,7 @@ class LogSnapshots:
         self._waiting = WaitingSnapshots(where, self._store, pulse)
 
     def read(self, stream: str) -> bytes | None:
-        """Return the snapshot of a stream, if there is one that is this log's own."""
+        """Return the snapshot of a stream, if it has one, and this log has written it."""
         waiting = self._waiting.get(stream)
         if waiting is not None:
             return waiting
@@ -283,7 +283,7 @@ class ErasureWatch:
             except StorageClosedError:
                 self.discard(log)
             except RefoldError as error:
-                # It is tried again, and whoever uses the log meets the same error.
+                # It is tried again, and callers that use the log get the same error.
                 LOGGER.debug("erasures in a log could not be looked for: %s", error)
 
     def _start(self) -> None:

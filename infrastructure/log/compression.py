@@ -57,7 +57,7 @@ class _Coder:
 
 
 def key_in(stored: bytes) -> bytes:
-    """Return the id of the key of an encrypted event in its stored form; none of any other event."""
+    """Return the id of the key of an event in its stored form; empty if the event is not encrypted."""
     if not stored.startswith(ENCRYPTED, 1):
         return b""
     start = 1 + len(ENCRYPTED) + len(KEY_FIELD)

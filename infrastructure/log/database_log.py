@@ -306,7 +306,7 @@ class DatabaseLog(ABC):
         return self._read(self._reader.read_events, Range(stream, after, NO_LIMIT if until is None else until), known)
 
     def _read(self, read: Callable[..., list[T]], wanted: Range, known: StreamEnd | None) -> list[T]:
-        """Return what `read` returns of a range, after requiring that none is missing at its end that is known."""
+        """Return the events of a range, and require that none is missing that is known from outside of the database."""
         reached = self._reached(wanted.stream)
         found = read(wanted, known)
         if reached:

@@ -1,4 +1,4 @@
-"""The port by which a log asks what is known of its events from outside of the database: see infrastructure/trust."""
+"""The port by which a log asks for facts about its events from outside of the database: see infrastructure/trust."""
 
 from __future__ import annotations
 

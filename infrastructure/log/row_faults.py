@@ -64,7 +64,7 @@ def incomplete_insert_error(table: str, taken: int, count: int) -> DamagedError:
 
 
 def lacks_files(failed: BaseException | None = None) -> bool:
-    """Return whether a failure was that no more files can be opened, or none can be opened now."""
+    """Return whether the process failed to open one file too many, or can open no more files now."""
     error = failed
     if not isinstance(error, OSError):
         try:
@@ -196,8 +196,8 @@ def require_digests(
     is_erased: Callable[[int], bool],
 ) -> None:
     """
-    Check that events have the digests stored with them, or that `is_erased` says of the n-th that it is what an erasure
-    left of it; `name` returns the name of the n-th for an error.
+    Check that each event has the digest stored with it, or is what an erasure left: `is_erased` says so of the n-th
+    event, and `name` returns the name of the n-th event for an error.
 
     Raises:
         DamagedError: an event has another digest, and was not erased.

@@ -43,7 +43,7 @@ NUMBERS: Mapping[type | None, Any] = {int: Number, float: Float}
 
 
 class Groups(NamedTuple):
-    """Some of the groups of slices, by their numbers; None are all of them."""
+    """Some of the groups of slices, by their numbers; None means all groups."""
 
     numbers: frozenset[int] | None
     of_all: int

@@ -156,7 +156,7 @@ class Crew:
 
 
 def parts_of(store: ProjectionStore, projection: Projection) -> int:
-    """Return into how many groups of slices workers may divide a projection; 1 if one of them does all of it."""
+    """Return into how many groups of slices workers may divide a projection; 1 if it cannot be divided."""
     stays = isinstance(projection, PartitionableProjection) and projection.stays_in_slice
     return store.groups if stays or isinstance(projection, PositionalProjection) else 1
 

@@ -42,7 +42,7 @@ T = TypeVar("T")
 PAGE_EVENTS = 2_048
 # With fewer events, it is not worth it to start a process that folds ahead.
 AHEAD_EVENTS_MIN = 100_000
-# A helper folds so many pages at once: this halves the commits, each of which waits for the disk.
+# A helper folds this many pages at once, which halves the commits; each commit waits for the disk.
 PAGES_AT_ONCE = 2
 # At most this many pages that changed no row are read again after a crash. A checkpoint for each would cost more.
 BARE_PAGES_MAX = 64
@@ -73,7 +73,7 @@ class _Stale(NamedTuple):
         return _Stale(self.projection, self.groups.of(stored.moment), stored, self.groups)
 
     def skipping(self, read: Read) -> _Stale:
-        """Return the same projection after a page that changed no row, of which nothing is stored."""
+        """Return the same projection after a page that changed no row, so that nothing was stored."""
         return self._replace(moment=read.page.moment, bare_pages=self.bare_pages + 1)
 
 
@@ -149,7 +149,7 @@ class ProjectionRunner:
                 if self.on_page is not None:
                     total = max(total or self._log.now().events, moment.events)
                     self.on_page(moment.events, total)
-            # An erasure drops a table of rows, and makes it anew at once.
+            # An erasure drops a table of rows, and makes it again at once.
             if not any(isinstance(error, MissingTableError) for error in failed.values()):
                 break
         for error in failed.values():
@@ -311,7 +311,7 @@ class ProjectionRunner:
         return read, moved + [due.at(one) for due, one in zip(left, stored, strict=True) if one is not None]
 
     def _advance(self, together: Sequence[_Stale], read: Read, failed: Failures) -> list[_Stale]:
-        """Fold a page into projections, store what they made of it, and return those that did not fail."""
+        """Fold a page into projections, store their rows, and return the projections that did not fail."""
         moved: list[_Stale] = []
         saves: list[tuple[_Stale, Save]] = []
         for due in together:
@@ -369,7 +369,7 @@ class ProjectionRunner:
         return Save(due.projection, rows, due.stored, after, notes, aside, divides=due.groups.numbers is not None)
 
     def _store_at(self, events: Sequence[RecordedEvent], *saves: Save) -> list[Checkpoint]:
-        """Store what was made of these events; return the checkpoints, those of another runner where it came first."""
+        """Store the rows of these events; return the new checkpoints, or those of another runner that came first."""
         # If the last event of a slice is still in the log, so are those before it.
         seen = {one.position.slice: one for one in events}
         saved = self._store.save(*saves, seen=[*seen.values()])
@@ -489,7 +489,7 @@ def _contradiction(log: PagedLog, mark: str, name: str) -> str | None:
     if heads.get(lane, 0) < number:
         return f"the projection {name} has seen an event at it, and the log ends before it"
     try:
-        # This event alone, up to its own position: another one behind it may be damaged, or of a newer version.
+        # Read this event only: the next one may be damaged, or written by a newer version.
         before, until = (Moment.of({**heads, lane: end}) for end in (number - 1, number))
         found = log.read_all(after=before, limit=1, until=until, undecodable=True).events
     except (StorageError, DamagedError):

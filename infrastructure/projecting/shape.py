@@ -19,7 +19,7 @@ from ...domain.errors import InvalidInputError
 from ...projections.contract import Projection, SearchedRow, SelectiveProjection
 from .store import TAKEN, TAKEN_SEARCHED, ProjectionStore, column_texts, columns_of, kept_by
 
-# Tables have the names of projections; the excluded endings are those of further tables of a projection.
+# Tables have the names of projections; the excluded endings belong to further tables of a projection.
 FURTHER = "shadow|shadow_[0-9]+|check|words|words_(?:data|idx|content|docsize|config)"
 NAME = re.compile(f"(?!.*_(?:{FURTHER})$)[a-z][a-z0-9_]{{0,39}}")
 # PostgreSQL cuts longer names, and that of a table has more before it and behind it; see `table_of` in `rows`.

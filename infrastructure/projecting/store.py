@@ -159,8 +159,8 @@ class ProjectionStore(Protocol):
         """
         Store rows, checkpoints and notes in one transaction, and return the new checkpoints.
 
-        A projection of which another runner came first has None, and is not changed. Nothing at all is stored if the
-        log has lost an event of `seen` meanwhile because an older copy replaced it.
+        A projection that another runner saved first is not changed, and its checkpoint is None. Nothing at all is
+        stored if the log has lost an event of `seen` meanwhile because an older copy replaced it.
         """
 
     def set_aside(self, projection: Projection) -> list[SetAside]:

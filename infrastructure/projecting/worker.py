@@ -197,7 +197,7 @@ def _pause_after(failures: int) -> float:
 
 
 def name_projections(names: Sequence[str]) -> str:
-    """Return how an error names projections, the first of them and how many there are besides."""
+    """Return the words by which an error names projections: the first few, and the number of the others."""
     if len(names) == 1:
         return f"the projection {names[0]}"
     return f"the projections {first_named(names, NAMED)}"

@@ -2,8 +2,8 @@
 The check of a log's events: versions and positions without holes, matching digests, references to existing events.
 
 The log is read once, in its own order. Rows that only a reading stream by stream needs are compared with what is in the
-log without opening the events. Streams of which such a row is wrong, or all streams if a damaged event stops the
-reading, are read stream by stream: this names every problem.
+log without opening the events. Streams with a wrong row, or all streams if a damaged event stops the reading, are then
+read one by one: this names every problem.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ class SharedComparison:
         self._again: Comparison | None = None
         # The faults of indexes whose rows a helper compares, or the errors of looking for them.
         self._indexes: dict[str, str | Exception | None] = {}
-        # PostgreSQL makes the index of a row itself, so that nobody has to look.
+        # PostgreSQL computes the index of a row itself, so it need not be checked.
         has_indexes = any(events.files())
         mine, *others = shares_of(projections, processes_for(self._end.events, processes), has_indexes=has_indexes)
         try:
@@ -144,11 +144,11 @@ class SharedComparison:
         return self._own.read(look, stop)
 
     def is_own_share(self, projection: Projection) -> bool:
-        """Return whether this process compares a projection, so that nobody has to be waited for."""
+        """Return whether this process compares a projection itself, and need not wait for a helper."""
         return projection.name in self._mine
 
     def is_ready(self, projection: Projection, stop: Stop) -> bool:
-        """Wait for whoever compares a projection; return False if that was stopped."""
+        """Wait for the process that compares a projection; return False if the wait was stopped."""
         return self.is_own_share(projection) or self._waited(stop) is not None
 
     def compared(self, projection: Projection) -> Compared:

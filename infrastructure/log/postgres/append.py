@@ -470,6 +470,6 @@ class Appender:
 
 
 def _keys_of(ends: Sequence[End], news: Sequence[NewEvents]) -> dict[int, bytes]:
-    """Return the id of the key of encrypted events by their slice: those of one stream have one in common."""
+    """Return the id of the key of encrypted events, by slice: the events of a stream share one key."""
     pairs = zip(ends, news, strict=True)
     return {end.slice: getattr(new.events[0], "k", "").encode() if new.events else b"" for end, new in pairs}

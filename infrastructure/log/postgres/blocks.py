@@ -95,7 +95,7 @@ SEALED_TO = "SELECT slice, (SELECT max(last) FROM block AS b WHERE b.slice = s.s
 TO_SEAL = (
     f"SELECT event_id, {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
 )
-# Returned is also what an erasure changes: a second erasure may replace the rest that a first one left.
+# It also returns the columns that an erasure changes: a second erasure may replace what a first one left.
 REMOVE = (
     "DELETE FROM event WHERE slice = $1 AND position > $2 AND position <= $3"
     " RETURNING position, digest, meta, sha256(payload)"

@@ -90,7 +90,7 @@ def _rewritten(connection: psycopg.Connection[Any]) -> Iterator[str]:
         try:
             connection.execute(f"VACUUM (FULL, ANALYZE) {table}".encode())
         except psycopg.errors.UndefinedTable:
-            # Another erasure has dropped it, and makes its rows anew.
+            # Another erasure has dropped it, and makes its rows again.
             continue
         except psycopg.errors.LockNotAvailable:
             in_use.append(table)
@@ -136,7 +136,7 @@ class PostgresDatabase:
         renew_in_child(self)
 
     def _after_fork(self) -> None:
-        # The connections belong to the parent; each lets go of its socket by itself.
+        # The connections belong to the parent; each `Wire` lets go of its socket.
         self._news = News()
         self._idle: deque[Wire] = deque()
         # Weak references: a slot that an interrupted call did not give back is free once its frame is gone.
@@ -409,7 +409,7 @@ def _parse(url: str) -> tuple[str, str]:
     if "@" in host + port + path or not re.fullmatch("[0-9,]*", port):
         # The password has a character that ends it, so the rest of it is where host, port or name should be.
         raise unreadable
-    # Several servers, of which the first that answers is taken, have their ports in a list of their own.
+    # There may be several servers: the ports of all of them are in a second list.
     hosts, ports = host.split(","), port.split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
     address = ",".join(f"{one}:{number}" if number else one for one, number in zip(hosts, ports, strict=False))

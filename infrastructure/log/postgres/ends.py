@@ -12,7 +12,7 @@ may be that of a group of transactions (a MultiXact): other programs may lock th
 counted apart.
 
 VACUUM may set an old `xmax` to 0: such slices are asked each time, until somebody who may write has marked them again.
-Ids of transactions are those of one server: after a start of it, or on another one, no mark is trusted.
+Each server has its own ids of transactions: after it has restarted, or on another server, no mark is trusted.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Ends:
 
     @synchronized
     def _keep(self, known: _Known) -> None:
-        # A thread that began earlier may come later: what it has would look like a log that went back.
+        # A thread that began to read earlier may finish later: with its older ends, the log would seem to go back.
         if known.began >= self._known.began:
             self._known = known
 
@@ -141,7 +141,7 @@ class Ends:
             count = news.count
             pause = min(self._due(count), deadline) - time.monotonic()
             if count != self._count:
-                # This process appends all the time, and would wake those who wait at each of its appends.
+                # This process appends all the time, and each of its appends would wake this caller.
                 time.sleep(max(0.0, pause))
             else:
                 news.wait_past(count, timeout_seconds=pause)
@@ -153,7 +153,7 @@ class Ends:
         return self._read_at + max(rest, REST_FACTOR * self._took)
 
     def _look(self, count: int) -> None:
-        """Read the ends for all who wait."""
+        """Read the ends for all callers that wait."""
         before = self.known
         if self.read() != before:
             self._changed_at = self._read_at

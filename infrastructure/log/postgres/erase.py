@@ -63,7 +63,7 @@ class Eraser:
         Replace events, and delete what only they had: large texts, and the snapshots of their streams.
 
         Raises:
-            ConcurrencyError: an event is another one by now, or was moved into a block this moment.
+            ConcurrencyError: an event was replaced meanwhile, or is being moved into a block.
         """
         streams = sorted({one.stream for one in remnants})
         answers = self._run([Call(PLACE, (stream.encode(),)) for stream in streams])

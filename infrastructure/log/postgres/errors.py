@@ -1,4 +1,4 @@
-"""Errors of PostgreSQL, psycopg and poolers as Refold's own: by SQLSTATE, and by the words of those who give none."""
+"""Errors of PostgreSQL, psycopg and poolers as Refold's own: by SQLSTATE, or without one, by their words."""
 
 from __future__ import annotations
 

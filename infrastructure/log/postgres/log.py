@@ -39,7 +39,7 @@ from .stored_events import PLACE
 from .verify import CheckedLog
 from .wire import BEGIN, COMMIT, PATIENCE_SECONDS, Call, Wire
 
-# A check that no new row passes. While it is not there it costs nothing; it also stops those who are connected already.
+# A check that no new row passes. It costs nothing until it is there, and also stops processes that are connected.
 RETIRE = "ALTER TABLE event ADD CONSTRAINT {} CHECK (false) NOT VALID"
 REOPEN = "ALTER TABLE event DROP CONSTRAINT IF EXISTS {}"
 MARKS = f"SELECT conname FROM pg_constraint WHERE conrelid = 'event'::regclass AND starts_with(conname, '{RETIRED}')"
@@ -94,7 +94,7 @@ class PostgresLog(CheckedLog):
                 self._expect_cluster()
             self._dictionaries.use_newest()
             if not read_only:
-                # Whoever reads the whole log gets the error; contexts can be opened without it.
+                # A reader of the whole log gets the error; contexts can be opened all the same.
                 with suppress(DamagedError):
                     self._dictionaries.count(sum(self._pager.ends().values()), self._first_payloads)
         except BaseException:
@@ -245,8 +245,9 @@ class PostgresLog(CheckedLog):
 
     def retire(self, mark: str | None = None) -> str:
         """
-        Refuse events from now on, from every process; return the mark that says so, a new one if none is given, when
-        all transactions that write events have ended.
+        Refuse events from now on, from every process; return the mark that says so, by default a new one.
+
+        It returns when all transactions that write events have ended.
 
         Raises:
             StorageBusyError: one of them took too long.

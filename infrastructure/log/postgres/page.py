@@ -3,7 +3,7 @@ Pages of the log on PostgreSQL: which rows of which slices come next.
 
 A page of a follower begins with one statement that reads the ends of all slices, so all ends are of one moment, and the
 slices are merged into one order: within a slice it is that of positions, across slices that of time. A page up to a
-given moment, for those who fold everything, takes one slice after the other, and fetches each row once. Positions have
+given moment, for a reader of the whole log, takes one slice after the other, and fetches each row once. Positions have
 no holes, so a range must give a known number of rows, and a missing event is noticed.
 """
 

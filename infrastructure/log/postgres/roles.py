@@ -1,8 +1,8 @@
 """
 Roles of a PostgreSQL server, each with the rights that its work needs, and no others.
 
-They are groups without a login: whoever runs the server grants them to the users of programs. No role may change or
-delete an event but the one that erases, and none may make tables.
+They are groups without a login: the administrator of the server grants them to the users of programs. Only the role
+that erases may change or delete an event, and no role may make tables.
 """
 
 from __future__ import annotations

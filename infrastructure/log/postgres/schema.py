@@ -85,7 +85,7 @@ def prepare_schema(wire: Wire, where: str, *, create: bool, read_only: bool = Fa
     Raises:
         StorageUnavailableError: there is no log, and none may be made; it is from a newer Refold, or tables of another
             program have its names; or it is from an older one, and this user may not make tables.
-        DamagedError: the table with their version is missing, or has none.
+        DamagedError: the table with the version is missing, or holds no version.
         StorageReadOnlyError: not `read_only`, and something that is not Refold's can change or hide the tables' rows,
             or new tables would be made in another schema.
     """
@@ -124,7 +124,8 @@ def run_making(wire: Wire, *calls: Call) -> list[Rows]:
 
 def schema_statements(prefix: str = "") -> list[str]:
     """
-    Return the statements that create a log's tables, each name with `prefix`; only Refold's own has none, and blocks.
+    Return the statements that create a log's tables, each name with `prefix`. Only Refold's own log has no prefix; it
+    also has the tables of blocks.
     """
     names = ["schema.sql"] if prefix else ["schema.sql", "blocks.sql"]
     return [statement.format(p=prefix) for name in names for statement in _statements(name)]
@@ -158,7 +159,7 @@ def _bring_forward(wire: Wire, where: str, *, is_distributed: bool) -> None:
 
 
 def _version(wire: Wire) -> tuple[int | None, bool, str]:
-    """Return the version of the tables, None if there are none; whether they are distributed; why not to write."""
+    """Return the version of the tables, None without any; whether they are distributed; why they cannot be written."""
     ((others, table, catalogue),) = wire.run(PLACES)[0]
     if table is None and others:
         raise DamagedError("the table refold_meta", "it is missing, while the other tables of Refold are there")

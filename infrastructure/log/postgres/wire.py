@@ -160,7 +160,7 @@ class Wire:
         return [self.run_apart(trip[0])] if trip[0].size > TRIP_BYTES_MAX else self.run(*trip)
 
     def run_apart(self, call: Call) -> Rows:
-        """Run one statement by itself, after the trip that was begun: for one with too many bytes for a pipeline."""
+        """Run one statement alone, after the trip that was begun: it has too many bytes for a pipeline."""
         if self._owed:
             self.run()
         try:

@@ -313,7 +313,7 @@ class Appender:
         what = f"the last position of the log, {number}"
         # The next events are counted on from these values: a wrong one would go into every later event.
         self._last = whole(what, number), whole(f"the time of event {number}", recorded_at), digest_of_row(what, digest)
-        # Before the first append, nobody is known to write besides this process.
+        # Before its first append, this process knows of no other writer.
         self._is_alone = self._left_at in (NO_DIGEST, self._last[2])
         self.began_at = number if self._left_at == NO_DIGEST else self.began_at
         # Refused and repeated requests look streams up, too.

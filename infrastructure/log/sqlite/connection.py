@@ -42,7 +42,7 @@ READERS_KEPT_MAX = 8
 PAUSE_SECONDS = 0.005
 # VACUUM of such a file takes a tenth of a second or two; in a longer file the free pages are a small part.
 VACUUM_BYTES_MAX = 64 << 20
-# For a new file, or one that is about to be written anew: see infrastructure/space.py.
+# For a new file, or before a VACUUM writes the file again: see infrastructure/space.py.
 SHORTENED_LATER = "PRAGMA auto_vacuum = INCREMENTAL"
 # Filling the WAL takes as long as about forty syncs of a growing one, and most programs write less than that.
 WRITES_BEFORE_FILLING = 32
@@ -420,13 +420,13 @@ class SqliteDatabase:
             self.writer.execute("VACUUM")
 
     def scrub(self) -> bool:
-        """Write the file anew, without the bytes of deleted rows, and empty the WAL; return whether that is empty."""
+        """Write the file again, without the bytes of deleted rows; empty the WAL, and return whether it is empty."""
         self._require_open()
         with translated(self.where):
             self._settle_writer()
             self.writer.execute("VACUUM")
             self._wal_filled = False
-            # It waits for readers, who keep old pages, for as long as any call does; then its first value is 1.
+            # It waits for readers of old pages as long as any call waits; if that was too short, its first value is 1.
             return not self.writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
     def close(self) -> None:

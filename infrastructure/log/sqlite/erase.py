@@ -53,7 +53,7 @@ class Eraser:
         Replace events, and delete what only they had: large texts, and the snapshots of their streams.
 
         Raises:
-            ConcurrencyError: an event is another one by now.
+            ConcurrencyError: an event was replaced meanwhile.
         """
         in_blocks: dict[int, list[tuple[int, Remnant]]] = {}
         streams = {one.stream for one in remnants}

@@ -205,7 +205,7 @@ class SqliteLog(CheckedLog):
             return int(first_value(connection, "SELECT slice FROM stream WHERE id = ?", stream))
 
     def retire(self, mark: str | None = None) -> str:
-        """Refuse events from now on, from every process; return the mark that says so, a new one if none is given."""
+        """Refuse events from now on, from every process; return the mark that says so, by default a new one."""
         mark = mark or new_mark()
         self.write(lambda connection: connection.execute(RETIRE.format(mark)))
         return mark

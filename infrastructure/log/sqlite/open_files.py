@@ -140,7 +140,7 @@ def fill_wal(connection: sqlite3.Connection, wal: str) -> None:
             connection.execute("INSERT INTO refold_wal_filler VALUES (zeroblob(?))", (WAL_BYTES,))
             raise _UndoneError
     except sqlite3.OperationalError as error:
-        # A limit on the file or a quota leaves no room for all of it, but maybe for the events that are to be written.
+        # A limit on the file, or a quota, may leave no room for a full WAL, but enough for the next events.
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise
     finally:

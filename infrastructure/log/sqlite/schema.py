@@ -93,7 +93,7 @@ def prepare_schema(database: SqliteDatabase) -> None:
 
     Raises:
         StorageUnavailableError: the file belongs to another program, or to a newer Refold.
-        DamagedError: its version is none, or something else is in the place of a table.
+        DamagedError: there never was such a version, or something else is in the place of a table.
         StorageReadOnlyError: it is opened for writing, and has a trigger that is not Refold's.
     """
     with database.reading() as connection:

@@ -69,7 +69,7 @@ class CheckedLog(DatabaseLog):
         return [row[0] for row in self._rows(statement, values)]
 
     def files(self) -> list[str]:
-        """Return the file of the database and the files that SQLite keeps next to it; none if it is in memory."""
+        """Return the file of the database and the files that SQLite keeps beside it; empty for a database in memory."""
         path = self._rows("PRAGMA database_list")[0][2]
         return [path, *(path + name for name in BESIDE_SQLITE)] if path else []
 

@@ -61,7 +61,7 @@ class Stored(NamedTuple):
     is_stored: bool
 
 
-# The checkpoint of which another runner changed some part.
+# Stands for a checkpoint that another runner has changed in part.
 MOVED = Stored(Checkpoint(save="another"), True)
 
 
@@ -209,7 +209,7 @@ def types_of(row: type[msgspec.Struct]) -> Any:
 
 
 def compared(where: Where) -> list[tuple[str, str | int]]:
-    """Return the conditions on columns, each with the value behind it; those of a range are two."""
+    """Return the conditions on columns, each with its value; a range has two conditions."""
     found: list[tuple[str, str | int]] = []
     for name, value in where.items():
         bounds = [(">=", value.start), ("<", value.stop)] if isinstance(value, range) else [("=", value)]

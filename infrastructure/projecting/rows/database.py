@@ -80,7 +80,7 @@ WALK = SELECT + "key {over} $1 ORDER BY key LIMIT $2"
 COUNT = "SELECT count(*) FROM {table} WHERE {rows}TRUE"
 PUT_ROWS = "INSERT INTO {table} ({key}{names}) VALUES {values} ON CONFLICT ({key}key) DO UPDATE SET {changes}"
 
-# How many rows are read at a time where all of them are.
+# How many rows are read at a time when all rows are read.
 WALKED_ROWS = 2_048
 
 
@@ -347,7 +347,7 @@ class DatabaseProjectionStore(ProjectionStore):
         return self._rows_asked(projection, self.sql.statement(ALL_ROWS, of=projection))
 
     def _pages(self, projection: Projection, ask: Callable[[Statement], list[Values]]) -> Iterator[list[Values]]:
-        """Yield the values of all rows, ordered by key, of which `ask` returns some at a time."""
+        """Yield the values of all rows, ordered by key; `ask` returns some of them at a time."""
         statement = self.sql.statement(WALK, "", WALKED_ROWS, of=projection, over=">=")
         while rows := self._values(projection, ask(statement)):
             yield rows
@@ -402,7 +402,7 @@ class DatabaseProjectionStore(ProjectionStore):
     def _put(
         self, transaction: Transaction, save: Save, checkpoint: Checkpoint, is_stored: bool
     ) -> Iterator[Statement]:
-        """Put rows into the table of a projection, and yield the statements for what is stored with them."""
+        """Put rows into the table of a projection; yield the statements that store their checkpoint and notes."""
         projection = save.projection
         transaction.put(projection, save.rows.values())
         for sql, values in changes(save, checkpoint, is_stored=is_stored):

@@ -77,7 +77,7 @@ DIGEST = f"SELECT {digest_of('(SELECT key FROM stream WHERE slice = $1 AND id = 
 ADD_NOTE = "INSERT INTO note VALUES (0, $1, $2) ON CONFLICT DO NOTHING RETURNING name"
 CHANGE_NOTE = "UPDATE note SET value = $3 WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
 DELETE_NOTE = "DELETE FROM note WHERE slice = 0 AND name = $1 AND value = $2 RETURNING name"
-# A row of each lot that is copied, and the rows up to it: on a cluster they are in the order of their slices.
+# The last row of each batch that is copied, and the rows up to it; on a cluster they are ordered by slice.
 NO_ROW = (int4(-1), "")
 AHEAD = "SELECT slice, key FROM {table} WHERE (slice, key) > ($1, $2) ORDER BY slice, key LIMIT 1 OFFSET $3"
 COPY_REST = "INSERT INTO {into} SELECT * FROM {table} WHERE (slice, key) > ($1, $2)"
@@ -250,7 +250,7 @@ class PostgresProjectionStore(DatabaseProjectionStore):
             self._make_table(projection)
 
     def distribute(self) -> None:
-        """Distribute the log over the servers of a cluster; rows are dropped, and made anew when next used."""
+        """Distribute the log over the servers of a cluster; rows are dropped, and made again at the next use."""
         if self._log.is_distributed:
             return
         self._make_common()

@@ -177,7 +177,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
             transaction = _Transaction(connection, self._compression)
             transaction.ask(Statement(CHECKPOINTS), Statement(NOTES))
             if not self._has_no_triggers:
-                # Their rows are made anew; this version would put words into their index twice.
+                # Drop them, so that their rows are made again: this version would index their words twice.
                 for (table,) in transaction.ask(Statement(TRIGGERED))[0]:
                     if not STORED_NAME.fullmatch(table):
                         continue
@@ -412,7 +412,7 @@ def _scratching() -> Iterator[None]:
         raise StorageUnavailableError(f"{error}: {remedy}") from error
 
 
-# Each save asks for these statements, and most run none of them: to make them takes 130 us.
+# Each save asks for these statements, and most saves run none of them; making them takes 130 us.
 @cache
 def _making(sql: Dialect, table: str, row: type[msgspec.Struct], is_indexed: bool) -> Sequence[Statement]:
     """Return the statements that make the table of rows of a class, in the place of an older one."""

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote
 from weakref import WeakSet
 
@@ -39,6 +39,7 @@ T = TypeVar("T")
 
 BUSY_TIMEOUT_SECONDS = 10.0
 READERS_KEPT_MAX = 8
+HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = ?"
 PAUSE_SECONDS = 0.005
 # VACUUM of such a file takes a tenth of a second or two; in a longer file the free pages are a small part.
 VACUUM_BYTES_MAX = 64 << 20
@@ -104,6 +105,12 @@ def translate(error: sqlite3.Error | UnicodeDecodeError, where: str) -> RefoldEr
             return StorageError(f"{where} failed ({error}): look at the file with `refold verify`")
 
 
+def first_value(connection: sqlite3.Connection, statement: str, *values: object) -> Any:
+    """Return the first value of the first row of a statement; None if there is no row."""
+    row = connection.execute(statement, values).fetchone()
+    return None if row is None else row[0]
+
+
 # fmt: off
 def in_transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], T]) -> T:
     """
@@ -127,10 +134,7 @@ class _ReaderSlot:
 
 
 class SqliteDatabase:
-    """
-    The connections to one file. `path` may be ":memory:" or, with `is_uri`, a URI of a database in memory; these have
-    a single connection.
-    """
+    """The connections to one file; or the one to a database in memory: ":memory:" or, with `is_uri`, its URI."""
 
     # The files that this process cannot use: it was forked while the parent used connections to them.
     _torn_files: ClassVar[set[str]] = set()
@@ -270,8 +274,7 @@ class SqliteDatabase:
             self._require_open()
             slot = _ReaderSlot()
             self._slots.add(slot)
-            # Checked after the entry above: either the forking thread waits for this slot, or this thread waits for the
-            # fork.
+            # Checked after the entry above: either the forking thread waits for this slot, or this thread for the fork.
             if not self._is_left:
                 return slot
             self._slots.discard(slot)

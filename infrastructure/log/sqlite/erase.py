@@ -18,7 +18,8 @@ from ..codec import encode_meta
 from ..compression import PLAIN, REFERENCES, ZSTD, Compression, erased_form, has_references, mark_references
 from ..large_texts import references_in
 from .blocks import Block, BlockBody, BlockPart, checked_body, checksum_of
-from .read import BLOCK_COLUMNS, KEY_OF_STREAM, first_value
+from .connection import first_value
+from .read import BLOCK_COLUMNS, KEY_OF_STREAM
 from .side_tables import delete_snapshots
 
 ROW = "SELECT payload FROM event WHERE stream = ? AND version = ? AND digest = ?"

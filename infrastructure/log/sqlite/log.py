@@ -32,9 +32,9 @@ from ..evidence import SEGMENT, require_ends, require_version, segment_of
 from ..records import Appended, Part, Request, part_of
 from ..row_faults import RETIRED, new_mark, whole
 from .append import END, Appender
-from .connection import SqliteDatabase
+from .connection import SqliteDatabase, first_value
 from .erase import Eraser
-from .read import INDEX_OF_BLOCKS, KEY_OF_STREAM, Column, CurrentFile, Reader, first_value, stored_digest, version_at
+from .read import INDEX_OF_BLOCKS, KEY_OF_STREAM, Column, CurrentFile, Reader, stored_digest, version_at
 from .schema import RETIRES, prepare_schema, refuse_foreign_file
 from .seal import SealedSlice, Sealer
 from .side_tables import Segments, Snapshots

@@ -26,6 +26,7 @@ from ..evidence import SEGMENT, Evidence, segment_of
 from ..records import Batch, batches
 from ..row_faults import VALUE_FAULTS, digest_of_row, opening, unreadable
 from .blocks import ALL, Block, BlockPart, BlockReader, Place, resolved
+from .connection import first_value
 
 Column = Literal["position", "recorded_at"]
 KEY_OF_STREAM = "SELECT key FROM stream WHERE id = ?"
@@ -452,12 +453,6 @@ def stored_digest(connection: sqlite3.Connection, stream: str, version: int, key
         or connection.execute(DIGEST_IN_BLOCK, (version, key, version, version)).fetchone()
     )
     return digest_of_row(f"event {stream}@{version}", found[0]) if found else None
-
-
-def first_value(connection: sqlite3.Connection, statement: str, *values: object) -> Any:
-    """Return the first value of the first row of a statement; None if there is no row."""
-    row = connection.execute(statement, values).fetchone()
-    return None if row is None else row[0]
 
 
 def _joined(stream: str, pieces: list[tuple[int, list[T]]], after: int, until: int) -> list[T]:

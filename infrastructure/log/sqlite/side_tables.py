@@ -14,10 +14,9 @@ from typing import Any
 from ..block_body import DIGEST_BYTES
 from ..evidence import SegmentRow
 from ..row_faults import opening
-from .connection import SqliteDatabase
+from .connection import HAS_TABLE, SqliteDatabase, first_value
 
 MAKE_SNAPSHOTS = "CREATE TABLE IF NOT EXISTS snapshot (stream INTEGER PRIMARY KEY, packed BLOB NOT NULL)"
-HAS_TABLE = "SELECT 1 FROM sqlite_schema WHERE name = ?"
 SNAPSHOT = "SELECT packed FROM snapshot WHERE stream = ?"
 KEEP_SNAPSHOT = "INSERT OR REPLACE INTO snapshot (stream, packed) VALUES (?, ?)"
 WITH_SNAPSHOT = "SELECT id FROM snapshot JOIN stream ON stream.key = snapshot.stream"
@@ -33,14 +32,9 @@ DIGESTS_OF_BLOCKS = "SELECT digests FROM block WHERE segment = ?"
 Write = Callable[[Callable[[sqlite3.Connection], Any]], Any]
 
 
-def has_table(connection: sqlite3.Connection, table: str) -> bool:
-    """Return whether the database has a table."""
-    return connection.execute(HAS_TABLE, (table,)).fetchone() is not None
-
-
 def delete_snapshots(connection: sqlite3.Connection, streams: Iterable[int]) -> None:
     """Delete the snapshots of streams, given their keys."""
-    if has_table(connection, "snapshot"):
+    if first_value(connection, HAS_TABLE, "snapshot"):
         connection.executemany("DELETE FROM snapshot WHERE stream = ?", [(key,) for key in streams])
 
 
@@ -54,7 +48,7 @@ class Snapshots:
 
     def read(self, stream: str) -> bytes | None:
         with self._database.reading() as connection:
-            key = self._key_of(connection, stream) if has_table(connection, "snapshot") else None
+            key = self._key_of(connection, stream) if first_value(connection, HAS_TABLE, "snapshot") else None
             row = connection.execute(SNAPSHOT, (key,)).fetchone() if key else None
         return row[0] if row and isinstance(row[0], bytes) else None
 
@@ -69,7 +63,8 @@ class Snapshots:
 
     def streams(self) -> list[str]:
         with self._database.reading() as connection:
-            return [row[0] for row in connection.execute(WITH_SNAPSHOT)] if has_table(connection, "snapshot") else []
+            is_there = first_value(connection, HAS_TABLE, "snapshot")
+            return [row[0] for row in connection.execute(WITH_SNAPSHOT)] if is_there else []
 
 
 class Segments:
@@ -81,7 +76,8 @@ class Segments:
     def segments(self, lane: int, until: int) -> list[SegmentRow]:
         """Return the rows of the first segments, in order; those with a value that cannot be one are left out."""
         with self._database.reading() as connection:
-            found = connection.execute(SEGMENTS, (until,)).fetchall() if has_table(connection, "segment") else []
+            is_there = first_value(connection, HAS_TABLE, "segment")
+            found = connection.execute(SEGMENTS, (until,)).fetchall() if is_there else []
         return [SegmentRow(*row) for row in found if all(isinstance(one, bytes) for one in row[1:])]
 
     def keep(self, lane: int, rows: Sequence[SegmentRow]) -> None:

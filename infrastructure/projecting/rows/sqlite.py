@@ -25,10 +25,9 @@ from ....projections.contract import Projection, SearchedRow, SearchQuery
 from ....projections.rows import end_of_prefix
 from ...log.compression import Compression, no_dictionary
 from ...log.row_faults import REBUILD, opening
-from ...log.sqlite.connection import translated
+from ...log.sqlite.connection import HAS_TABLE, first_value, translated
 from ...log.sqlite.log import SqliteLog
 from ...log.sqlite.read import stored_digest
-from ...log.sqlite.side_tables import has_table
 from ..store import Checkpoint, Plan, ProjectionStore, Values, duplicate_key_error, rows_of
 from .checkpoints import CHECKPOINT, DELETE_NOTE, PUT_NOTE, STORED_NAME, Stored, moment_of
 from .database import DatabaseProjectionStore, Dialect, Statement, Transaction, Work, columns, without_nul
@@ -130,7 +129,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         found = []
         for projection in projections:
             with self._reading(projection) as connection:
-                if has_table(connection, "checkpoint") and has_table(connection, "note"):
+                if first_value(connection, HAS_TABLE, "checkpoint") and first_value(connection, HAS_TABLE, "note"):
                     found += self._stored(_Transaction(connection), projection)
                 else:
                     # Both are made with the first rows, but one of them may have been dropped since.
@@ -138,7 +137,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
         return [one.checkpoint for one in found]
 
     def _moment(self, connection: sqlite3.Connection, projection: Projection) -> Moment:
-        if not has_table(connection, "checkpoint"):
+        if not first_value(connection, HAS_TABLE, "checkpoint"):
             return BEGINNING
         statement = self.sql.statement(CHECKPOINT, projection.name, of=projection)
         return moment_of(projection, connection.execute(*statement).fetchall())
@@ -170,7 +169,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
 
     def _ask_notes(self, statement: Statement) -> list[Values]:
         with self._lent() as connection:
-            return connection.execute(*statement).fetchall() if has_table(connection, "note") else []
+            return connection.execute(*statement).fetchall() if first_value(connection, HAS_TABLE, "note") else []
 
     def _transact(self, work: Work) -> list[list[Values]] | None:
         def carried_out(connection: sqlite3.Connection) -> list[list[Values]] | None:
@@ -247,7 +246,7 @@ class SqliteProjectionStore(DatabaseProjectionStore):
     ) -> str | None:
         """Copy rows of `part` with keys after `after`, and return the last key copied; None if none are left."""
         source, names = self.sql.table(part), columns(part)
-        are_there = all(has_table(connection, name) for name in (source, self.sql.table(shadow)))
+        are_there = all(first_value(connection, HAS_TABLE, name) for name in (source, self.sql.table(shadow)))
         if not (are_there and self._is_noted(_Transaction(connection), *plan)):
             return None
         ahead = f"SELECT key FROM {source} WHERE key > ? ORDER BY key LIMIT 1 OFFSET ?"

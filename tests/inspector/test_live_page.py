@@ -73,6 +73,30 @@ def test_what_is_pressed_stays_while_others_write(
     expect(page.locator(shown)).to_be_attached()
 
 
+@pytest.mark.parametrize(("path", "question", "first"), [("/", "contexts", 200), ("/projections/search", "projection", 50)])
+def test_more_rows_come_and_stay_while_others_write(
+    watched: Watched, served: Served, path: str, question: str, first: int
+) -> None:
+    """News that come before the next page of a list, or behind it, take it from nobody."""
+    page = watched.open(path)
+    rows = page.locator("tbody").last.locator("tr")
+    expect(rows).to_have_count(first)
+    held: list[Route] = []
+    page.route(f"**/api/{question}?*cursor=*", lambda route: held.append(route))
+    more = page.get_by_role("button", name="Show more")
+    more.click()
+    while not held:
+        page.wait_for_timeout(10)
+    apart(served.store.chat("live").add_message, "user", "said while they come")
+    page.wait_for_timeout(REFRESHED_MILLISECONDS)
+    held[0].continue_()
+    expect(rows).not_to_have_count(first)
+    shown = rows.count()
+    apart(served.store.chat("live").add_message, "user", "said when they are there")
+    page.wait_for_timeout(REFRESHED_MILLISECONDS)
+    assert rows.count() == shown > first
+
+
 def test_what_a_person_writes_stays_while_others_write(watched: Watched, served: Served) -> None:
     """The reason of a decision, and a budget; and a link of a list keeps the focus, also where its row changes."""
     page = watched.open("/approvals")

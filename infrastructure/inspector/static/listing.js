@@ -3,8 +3,6 @@ import { note, withQuery } from "./address.js";
 import { ask } from "./api.js";
 import { debounced, fill, h, looksOf, number, refill, scrolled, tableHead, withCommands } from "./dom.js";
 
-const ROWS_SHOWN_AGAIN = 200;
-
 /**
  * Make a list of the answers to a question. `wish` has its filters by name, `fields` those that are shown, each
  * `[name, label, choices]`; `heads` has `[name, class]` of each column, `row` makes a line of one of `rows`. `nouns` are
@@ -12,12 +10,12 @@ const ROWS_SHOWN_AGAIN = 200;
  */
 export class Listing {
   constructor({ path, question, rows, wish, given = {}, fields, heads, row, nouns, empty, taken = () => {} }) {
-    Object.assign(this, { path, question, rows, wish, given, row, nouns, empty, taken, cursor: null, count: 0 });
+    Object.assign(this, { path, question, rows, wish, given, row, nouns, empty, taken, cursor: null, count: 0, pages: 0, isGoingOn: false });
     this.body = h("tbody");
     this.said = h("span", { class: "dim" });
     this.none = h("p", { class: "empty" });
     this.fault = h("p", { class: "damage", role: "alert", hidden: true });
-    this.more = h("button", { type: "button", onclick: () => this.load(this.cursor).catch((error) => this.fail(error)) }, "Show more");
+    this.more = h("button", { type: "button", onclick: () => this.goOn() }, "Show more");
     const again = debounced(250, () => {
       note(withQuery(path, this.wish));
       this.load(null).catch((error) => this.fail(error));
@@ -39,7 +37,8 @@ export class Listing {
     if (asked !== this.asked) return;
     const rows = page[this.rows].map(this.row);
     if (after) this.body.append(...rows);
-    else { refill(this.body, rows.map((row, at) => this.renewed(this.body.children[at], row))); this.count = 0; }
+    else { refill(this.body, rows.map((row, at) => this.renewed(this.body.children[at], row))); this.count = 0; this.pages = 0; }
+    this.pages += 1;
     this.count += page[this.rows].length;
     this.cursor = page.cursor;
     this.more.hidden = !this.cursor;
@@ -49,6 +48,12 @@ export class Listing {
     this.fault.hidden = true;
     fill(this.none, Object.values(this.wish).some(Boolean) ? `No ${this.nouns[0]} fits.` : this.empty);
     this.taken(page);
+  }
+
+  async goOn() {
+    this.isGoingOn = true;
+    await this.load(this.cursor).catch((error) => this.fail(error));
+    this.isGoingOn = false;
   }
 
   /** The row that is there, with what is new in its cells, if it is of the same thing. */
@@ -62,8 +67,8 @@ export class Listing {
     this.fault.hidden = false;
   }
 
-  /** Ask anew, unless the reader has gone on beyond the first page. */
+  /** Ask anew, unless the reader has gone on beyond the first page, or is about to. */
   refresh() {
-    return this.count <= ROWS_SHOWN_AGAIN ? this.load(null) : null;
+    return this.pages > 1 || this.isGoingOn ? null : this.load(null);
   }
 }

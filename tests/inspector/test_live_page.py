@@ -73,7 +73,9 @@ def test_what_is_pressed_stays_while_others_write(
     expect(page.locator(shown)).to_be_attached()
 
 
-@pytest.mark.parametrize(("path", "question", "first"), [("/", "contexts", 200), ("/projections/search", "projection", 50)])
+@pytest.mark.parametrize(
+    ("path", "question", "first"), [("/", "contexts", 200), ("/projections/search", "projection", 50)]
+)
 def test_more_rows_come_and_stay_while_others_write(
     watched: Watched, served: Served, path: str, question: str, first: int
 ) -> None:
@@ -95,6 +97,16 @@ def test_more_rows_come_and_stay_while_others_write(
     apart(served.store.chat("live").add_message, "user", "said when they are there")
     page.wait_for_timeout(REFRESHED_MILLISECONDS)
     assert rows.count() == shown > first
+
+
+def test_the_number_of_events_follows(watched: Watched, served: Served) -> None:
+    """The header of the contexts counts what came since the page was loaded, as the rows below do; later screens do."""
+    page = watched.open("/")
+    for screen in ("Contexts", "Pools", "Contexts"):
+        page.get_by_role("navigation").get_by_role("link", name=screen).click()
+        expect(page.locator("h1")).to_contain_text(screen)
+        apart(served.store.chat("live").add_message, "user", "one more")
+    expect(page.locator("main header")).to_contain_text(f"{served.store.now().events:,} events in the log")
 
 
 def test_what_a_person_writes_stays_while_others_write(watched: Watched, served: Served) -> None:

@@ -1,6 +1,6 @@
 /** All contexts of the store, or its pools and queues, a page at a time. */
 import { contextAddress, eventOf, go, withQuery } from "./address.js";
-import { about } from "./api.js";
+import { about, ask } from "./api.js";
 import { ago, brief, counted, fill, h, merged, named, number, time, withCommands } from "./dom.js";
 import { Listing } from "./listing.js";
 
@@ -26,12 +26,14 @@ export async function screen(place) {
     fields: [["kind", "Kind", kinds], ["user", "User"], ["session", "Session"], ["agent", "Agent"]], heads: HEADS, row, nouns: ["context", "contexts"],
     empty: withCommands("The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once."),
   });
-  await list.load(null);
+  const events = h("span", { class: "dim", hidden: isPools });
+  const count = async () => { events.textContent = `${counted((await ask("meta")).events, "event")} in the log`; };
+  await Promise.all([count(), list.load(null)]);
   const missed = about().missed ? h("a", { class: "tag warn", href: withQuery("/projections") }, `${counted(about().missed, "event")} set aside`) : null;
   const title = isPools ? "Pools and queues" : "Contexts";
-  const element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, title), list.said, isPools ? null : h("span", { class: "dim" }, `${counted(about().events, "event")} in the log`), missed),
+  const element = h("div", { class: "sheet" }, h("header", {}, h("h1", {}, title), list.said, events, missed),
     damage, list.fault, list.filters, list.table, list.foot);
-  return { element, title, news: merged(1000, () => list.refresh()) };
+  return { element, title, news: merged(1000, () => Promise.all([count(), list.refresh()])) };
 }
 
 const opens = (stream) => (event) => { if (!event.target.closest("a")) go(contextAddress(stream)); };

@@ -429,5 +429,5 @@ async function eventScreen(place) {
     h("dl", {}, rows.flatMap(([name, value]) => value ? [h("dt", {}, name), h("dd", {}, value)] : [])),
     found.causes.length ? [h("h2", {}, "It follows from"), h("ol", {}, found.causes.map((cause) => h("li", {}, eventLink(cause))))] : null,
     h("pre", { tabindex: 0, style: { "max-height": "none" } }, JSON.stringify(found.event, null, 2)));
-  return { element, title: ref, keys: isContext(found.stream) ? { ArrowLeft: step(-1), ArrowRight: step(1) } : {}, events: about().events };
+  return { element, title: ref, keys: isContext(found.stream) ? { ArrowLeft: step(-1), ArrowRight: step(1) } : {} };
 }

@@ -64,6 +64,8 @@ class MessageStream:
         # The time of the last piece; None before the first text.
         self._recorded_at: float | None = None
         self._usage: dict[str, Any] | None = None
+        # The same in its stored form.
+        self._metrics = b""
         # Whether the block is entered; None before it.
         self._is_open: bool | None = None
 
@@ -115,10 +117,13 @@ class MessageStream:
         Say what the call of the model used, with the arguments of `add_message`; it is recorded with the last piece.
 
         Raises:
-            InvalidInputError: a count or the cost is none.
+            InvalidInputError: a count or the cost is none, or the usage is not JSON.
         """
         counts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
-        self._usage = metrics_of(self._usage, usage, model=model, cost=cost, **counts)
+        used = metrics_of(self._usage, usage, model=model, cost=cost, **counts)
+        # Refused here and not at the end of the block, where the text that waits would be lost.
+        self._metrics = canonical_json(used, what="the usage of the message") if used else b""
+        self._usage = used
 
     def __enter__(self) -> Self:
         if self._is_open is not None:
@@ -134,9 +139,14 @@ class MessageStream:
         if self._recorded_at is None and not waiting and self._usage is None:
             return
         reason = None if kind is None else f"{kind.__name__}: {error}".rstrip(": ")
-        metrics = b"" if self._usage is None else canonical_json(self._usage, what="the usage of the message")
         last = WritePiece(
-            self._place, self.message_id, length, "".join(waiting), is_last=True, incomplete=reason, metrics=metrics
+            self._place,
+            self.message_id,
+            length,
+            "".join(waiting),
+            is_last=True,
+            incomplete=reason,
+            metrics=self._metrics,
         )
         try:
             self._begin()

@@ -135,6 +135,24 @@ def test_nothing_written() -> None:
     assert [(one.role.value, one.content, one.incomplete) for one in chat.messages()] == [("user", [""], None)]
 
 
+def test_a_usage_that_is_no_json() -> None:
+    """It is refused where it is given: at the end of the block, the text that waits would be lost with it."""
+    chat = ChatContext()
+    with chat.stream() as out:
+        out.write("It is ")
+        out.write("shipped.")
+        out.use(output_tokens=2)
+        with pytest.raises(InvalidInputError, match="the usage of the message cannot be stored as JSON"):
+            out.use({"input_tokens": 1, "details": object()})
+
+    message = chat.messages()[0]
+    assert (message.text, message.incomplete, message.metrics) == (
+        "It is shipped.",
+        None,
+        {"usage": {"output_tokens": 2}},
+    )
+
+
 async def test_in_an_event_loop() -> None:
     """The same, awaited."""
     clock = Clock()

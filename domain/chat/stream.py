@@ -138,7 +138,8 @@ class MessageStream:
         length, waiting = self._kept
         if self._recorded_at is None and not waiting and self._usage is None:
             return
-        reason = None if kind is None else f"{kind.__name__}: {error}".rstrip(": ")
+        # The text of an error may hold a lone surrogate, as from the name of a file, which nothing can store.
+        reason = None if kind is None else f"{kind.__name__}: {error}".rstrip(": ").encode(errors="replace").decode()
         last = WritePiece(
             self._place,
             self.message_id,

@@ -135,6 +135,17 @@ def test_nothing_written() -> None:
     assert [(one.role.value, one.content, one.incomplete) for one in chat.messages()] == [("user", [""], None)]
 
 
+def test_a_reason_that_is_not_unicode() -> None:
+    """An error may name a file whose name is no UTF-8; the text that waits is recorded all the same."""
+    chat = ChatContext()
+    with pytest.raises(ValueError), chat.stream() as out:  # noqa: PT011 - the error is the caller's own
+        out.write("It is ")
+        out.write("shipped.")
+        raise ValueError("no file 'caf\udce9'")
+
+    assert [(one.text, one.incomplete) for one in chat.messages()] == [("It is shipped.", "ValueError: no file 'caf?'")]
+
+
 def test_a_usage_that_is_no_json() -> None:
     """It is refused where it is given: at the end of the block, the text that waits would be lost with it."""
     chat = ChatContext()

@@ -111,7 +111,7 @@ def summary_message(
         created_at=created_at,
         agent_id=agent_id,
         role="assistant",
-        content=(require_unicode(heading + answer.text, "the summary"),),
+        content=(heading + answer.text,),
         extra=canonical_json({"summary": True}, what="the summary"),
         metrics=answer.metrics,
     )
@@ -132,14 +132,15 @@ async def answer_of(llm: LLM, prompt: ChatView[Any]) -> SummaryAnswer:
 
     try:
         answer = await collect(llm.chat(prompt))
+        text = require_unicode(answer.content, "the answer")
         metrics = _metrics((answer.metadata or {}).get("usage"), model_name(llm))
     except Exception as error:
         logger.warning("no summary: the model failed", exc_info=True)
         return SummaryAnswer(failure=f"the model failed: {type(error).__name__}: {error}")
-    if not answer.content.strip():
+    if not text.strip():
         logger.warning("no summary: the model gave a blank answer")
         return SummaryAnswer(failure="the model gave a blank answer")
-    return SummaryAnswer(answer.content, metrics=metrics)
+    return SummaryAnswer(text, metrics=metrics)
 
 
 def _metrics(usage: object, model: str | None) -> bytes:

@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from refold.domain.chat.context import ask_for_summary, generate_summary
+from refold.domain.chat.context import ChatContext, ask_for_summary, generate_summary
 from refold.domain.chat.summary_texts import SUMMARIZE_PROMPT, SummaryAnswer
 from refold.domain.llm.fallback import FallbackLLM
 
@@ -64,6 +64,18 @@ def test_an_error_is_none(caplog: pytest.LogCaptureFixture) -> None:
     assert "no summary: the model failed" in caplog.text
     assert "RuntimeError: broke off" in caplog.text
     assert asyncio.run(generate_summary(ScriptedLLM(script), "User: hi")) == ""
+
+
+def test_an_answer_that_is_not_unicode_is_none() -> None:
+    """Half an emoji, as of an answer that was cut off: no event could hold it, and the context is as it was."""
+    context = ChatContext()
+    for text in ("a", "b", "c"):
+        context.add_message("user", text)
+
+    asyncio.run(context.summarize(ScriptedLLM(["They \ud83d"]), keep_recent_turns=1))
+
+    assert (context.version, len(context)) == (4, 3)
+    assert "the answer holds a lone surrogate" in str(context.summary_failure)
 
 
 def test_being_stopped_is_not_swallowed() -> None:

@@ -465,6 +465,12 @@ def is_instructions(item: ChatItemEvent) -> bool:
     return isinstance(item, MessageAdded) and item.role in INSTRUCTION_ROLES
 
 
+def sets_config(item: ChatItemEvent) -> bool:
+    """Return whether an item sets instructions, tools or settings."""
+    # Asked of every item at each conversion: to compare types is faster than `is_instructions`.
+    return type(item) is ConfigUpdated or (type(item) is MessageAdded and item.role in INSTRUCTION_ROLES)
+
+
 def is_summary(item: ChatItemEvent) -> bool:
     """Return whether an item is a message that summarises others, by its `extra["summary"]`."""
     if not isinstance(item, MessageAdded) or b'"summary"' not in item.extra:

@@ -117,10 +117,10 @@ def content_of(item: ChatItemEvent) -> bytes:
     """Return the content of an item, by which two are compared: without its id, its time and its source."""
     bare = msgspec.structs.replace(item, id="", created_at=0.0, origin=None)
     if isinstance(bare, MessageAdded):
-        bare = msgspec.structs.replace(bare, until=0)
-    if isinstance(bare, MessageAdded) and not isinstance(bare.content, str):
-        parts = (msgspec.structs.replace(part, id="") if isinstance(part, Image) else part for part in bare.content)
-        bare = msgspec.structs.replace(bare, content=tuple(parts))
+        content = bare.content
+        if not isinstance(content, str):
+            content = tuple(msgspec.structs.replace(p, id="") if isinstance(p, Image) else p for p in content)
+        bare = msgspec.structs.replace(bare, until=0, content=content)
     return msgspec.msgpack.encode(bare)
 
 

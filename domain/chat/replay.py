@@ -78,7 +78,7 @@ class TruncatedPrompts:
     """Prompts of a history that is truncated before each: the items added so far, and those removed."""
 
     def __init__(self, history: Truncation) -> None:
-        self._history = history
+        self.history = history
         self._tokens = 0
         # The number of items that were added before each prompt, and for each removed item its first prompt without it.
         self._reach: list[int] = []
@@ -86,7 +86,7 @@ class TruncatedPrompts:
 
     def add(self) -> int:
         """Truncate, add a prompt, and return the tokens of the beginning that it shares with the previous one."""
-        history = self._history
+        history = self.history
         leaving = history.truncate()
         self._gone.update(dict.fromkeys(leaving, len(self._reach)))
         is_shorter = bool(leaving and self._reach and leaving[0] < self._reach[-1])
@@ -97,7 +97,7 @@ class TruncatedPrompts:
 
     def items(self, number: int) -> list[ChatItemEvent]:
         """Return the items of a prompt, counted from 0."""
-        come = self._history.items[: self._reach[number]]
+        come = self.history.items[: self._reach[number]]
         return [item for place, item in enumerate(come) if self._gone.get(place, number + 1) > number]
 
 
@@ -219,10 +219,9 @@ def replayed(
     """
     steps = _steps(_whole(events), first_version)
     if isinstance(policy, _KeepNewest):
-        history = Truncation(policy.limits)
-        truncated = TruncatedPrompts(history)
+        truncated = TruncatedPrompts(Truncation(policy.limits))
         replay = Replay(truncated)
-        return replay, _run_truncation(steps, replay, history, truncated)
+        return replay, _run_truncation(steps, replay, truncated)
     prompts = Prompts()
     replay = Replay(prompts)
     return replay, _run(steps, replay, policy, prompts, scratch)
@@ -237,10 +236,9 @@ def _run(steps: Iterator[_Step], replay: Replay, policy: Policy, prompts: Prompt
         scratch.record_items(step.items)
 
 
-def _run_truncation(
-    steps: Iterator[_Step], replay: Replay, history: Truncation, prompts: TruncatedPrompts
-) -> Iterator[Any]:
+def _run_truncation(steps: Iterator[_Step], replay: Replay, prompts: TruncatedPrompts) -> Iterator[Any]:
     """Fill a replay whose policy only truncates: incrementally, since a context would read all items at each call."""
+    history = prompts.history
     for step in steps:
         if step.is_call:
             cached = prompts.add()
@@ -336,23 +334,6 @@ def _added(event: Any, before: Items, after: Items) -> Sequence[ChatItemEvent]:
     return () if after is before else list(after)
 
 
-# Policies that have a name
-
-
-def keep_all(_chat: object) -> None:
-    """Keep all items."""
-
-
-def keep_tokens(count: int) -> Policy:
-    """Return the policy that truncates to a number of tokens before each call."""
-    return _KeepNewest(Truncate(max_tokens=count))
-
-
-def keep_last(count: int) -> Policy:
-    """Return the policy that truncates to a number of items before each call."""
-    return _KeepNewest(Truncate(max_items=count))
-
-
 def policy_of(name: str) -> Policy:
     """
     Return the policy that a text names: `all`, `tokens:N` or `items:N`.
@@ -361,8 +342,8 @@ def policy_of(name: str) -> Policy:
         InvalidInputError: there is no such policy.
     """
     if name == "all":
-        return keep_all
+        return lambda chat: None
     found = _COUNTED.fullmatch(name)
     if found is not None and (count := int(found["count"])) > 0:
-        return keep_tokens(count) if found["what"] == "tokens" else keep_last(count)
+        return _KeepNewest(Truncate(max_tokens=count) if found["what"] == "tokens" else Truncate(max_items=count))
     raise InvalidInputError(f"there is no policy {name!r}: take all, tokens:8000 or items:50")

@@ -180,7 +180,7 @@ class ShareGptForm(DocumentForm):
             return {"from": CALLING, "value": json.dumps(called if called[1:] else called[0], ensure_ascii=False)}
         if isinstance(first, FunctionReturned):
             return {"from": ANSWERING[0], "value": first.output}
-        texts = [part if isinstance(part, str) else "[An image is left out]" for part in _texts_and_pictures(items)]
+        texts = [part if isinstance(part, str) else "[An image is left out]" for part in parts_of(items)]
         return {"from": SPEAKER_OF[role_of(items)], "value": "\n".join(texts)}
 
     def grouped(self, items: Sequence[ChatItemEvent]) -> list[list[int]]:
@@ -231,7 +231,8 @@ class GeminiForm(DocumentForm):
         return next(((name, document[name]) for name in names if document.get(name) is not None), (names[0], None))
 
     def read(self, message: Message, into: Receiver) -> None:
-        self._reader.read_into(into, Fields("a content", message).value, "a content")
+        self._reader.receiver = into
+        self._reader.read(Fields("a content", message).value, "a content")
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
         role = role_of(items)
@@ -312,10 +313,6 @@ def _sharegpt_calls(text: str) -> list[tuple[str, Any]]:
 
 def _is_call(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("name"), str) and value.keys() <= {"name", "arguments"}
-
-
-def _texts_and_pictures(items: Sequence[ChatItemEvent]) -> list[str | Picture]:
-    return [part for part in parts_of(items) if isinstance(part, str | Picture)]
 
 
 def _gemini_parts(item: ChatItemEvent) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ are in force, each message of instructions is sent as it was imported.
 from __future__ import annotations
 
 import binascii
+import re
 import sys
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -30,6 +31,8 @@ DUMMY_LAST = "."
 # The stub in the place of an output. It is marked as one, so that neither a model nor a program takes it for an output.
 NO_OUTPUT = "[No output was recorded for this call; it may or may not have run]"
 _JSON = msgspec.json.Decoder()
+_PLAIN = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
+_NOT_PLAIN = re.compile(r"[^a-zA-Z0-9_-]")
 MALFORMED = "its data URL is malformed"
 
 
@@ -47,7 +50,7 @@ class PlacedInstructions(msgspec.Struct, frozen=True):
 
 def place_instructions(items: Sequence[chat.ChatItemEvent]) -> PlacedInstructions:
     """Return which instructions are sent, and where."""
-    bearing = [index for index, item in enumerate(items) if _bears(item)]
+    bearing = [index for index, item in enumerate(items) if chat.sets_config(item)]
     text = active_config(items[index] for index in bearing).instructions
     spoken = [index for index in bearing if type(items[index]) is chat.MessageAdded]
     if not spoken:
@@ -59,12 +62,6 @@ def place_instructions(items: Sequence[chat.ChatItemEvent]) -> PlacedInstruction
         place=spoken[0],
         as_recorded=is_in_force and (is_alone or _is_imported(items, bearing)),
     )
-
-
-def _bears(item: chat.ChatItemEvent) -> bool:
-    if type(item) is chat.MessageAdded:
-        return item.role in chat.INSTRUCTION_ROLES
-    return type(item) is chat.ConfigUpdated
 
 
 def _is_imported(items: Sequence[chat.ChatItemEvent], bearing: Sequence[int]) -> bool:
@@ -137,6 +134,12 @@ class UniqueIds:
     def _renamed(self, wanted: str, number: int) -> str:
         ending = f"{self._sign}{number}"
         return wanted[: self._length_max - len(ending)] + ending
+
+
+def with_plain_characters(name: str) -> str:
+    """Return a name of letters, digits, `_` and `-`, of at least one; other characters become `_`."""
+    # Most names have only these characters, and that test is cheaper than a search for others.
+    return name if _PLAIN(name) else _NOT_PLAIN.sub("_", name) or "_"
 
 
 def arguments_of(text: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import PIECES, ChatItemEvent, MessageAdded
-from refold.domain.chat.replay import _whole, keep_last, keep_tokens
+from refold.domain.chat.replay import _whole, policy_of
 from refold.domain.chat.tokens import estimate_tokens
 from refold.domain.errors import InvalidInputError, NotFoundError
 from tests.contract.chat_checking import Teller, message
@@ -330,7 +330,7 @@ def test_a_message_of_pieces_says_where_it_ends() -> None:
     assert whole.until == 1 + max(place for place, one in enumerate(events) if isinstance(one, PIECES))
 
 
-@pytest.mark.parametrize("policy", [keep_last(2), keep_tokens(5)])
+@pytest.mark.parametrize("policy", [policy_of("items:2"), policy_of("tokens:5")])
 def test_a_policy_within_a_policy(policy: Any) -> None:
     """A named one may be called by another function, and keeps what it keeps by itself."""
     chat = talk("u", "A", "u", "A", "u", "A")

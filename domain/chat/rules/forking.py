@@ -110,19 +110,12 @@ def recent_turns(items: Items, turns: int, keeps: Callable[[chat.ChatItemEvent],
     order = items.order()
     users = [place for place, item in enumerate(items) if chat.is_user(item)]
     cut = users[-turns] if len(users) > turns else 0
-    tail = set(order[cut:])
-    passing = matching(items, keeps)
     # Without its call, the output of an earlier call would be alone in the fork.
-    outputs_of_earlier = _answers_to(items, set(order[:cut]))
+    late = {order[output] for call, output in pair_calls(items).output_of.items() if call < cut}
+    passing = matching(items, keeps)
     instructions = [o for o in passing if chat.is_instructions(items.item_table.items[o])]
-    hoisted = set(instructions)
-    return instructions + [o for o in passing if o in tail and o not in hoisted and o not in outputs_of_earlier]
-
-
-def _answers_to(items: Items, earlier: set[int]) -> set[int]:
-    order = items.order()
-    pairs = pair_calls(items)
-    return {order[output] for call, output in pairs.output_of.items() if order[call] in earlier}
+    left_out = late.union(order[:cut], instructions)
+    return instructions + [o for o in passing if o not in left_out]
 
 
 def carried_config(

@@ -242,7 +242,7 @@ class _Config:
         self.winning: set[int] = set()
         self.ahead: dict[int, int] = {}
         other, ours = command.other.items, state.items
-        theirs = [o for o in wanted if _sets_config(other.item_table.items[o])]
+        theirs = [o for o in wanted if chat.sets_config(other.item_table.items[o])]
         own = _config_since_base(command, ours)
         seen = [other.ordinal(ours.item_table.items[o].id) is not None for o in own]
         unseen = own[len(own) - seen[::-1].index(True) :] if True in seen else own
@@ -305,16 +305,12 @@ def _folded_ids(items: Items) -> dict[int, set[str]]:
     return {summary: {known[ordinal].id for ordinal in ordinals} for summary, ordinals in items.folded().items()}
 
 
-def _sets_config(item: chat.ChatItemEvent) -> bool:
-    return isinstance(item, chat.ConfigUpdated) or chat.is_instructions(item)
-
-
 def _config_since_base(command: Merge, ours: Items) -> list[int]:
     base = command.base_items
     return [
         ordinal
         for ordinal in ours.order()
-        if _sets_config(item := ours.item_table.items[ordinal]) and (base is None or base.ordinal(item.id) is None)
+        if chat.sets_config(item := ours.item_table.items[ordinal]) and (base is None or base.ordinal(item.id) is None)
     ]
 
 

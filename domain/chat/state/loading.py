@@ -121,14 +121,16 @@ def _resolved(log: EventSource, events: Sequence[Any]) -> Sequence[Completed]:
     if NAMING_ITEMS.isdisjoint(map(type, events)):
         return events
     naming = [(place, event) for place, event in enumerate(events) if type(event) in NAMING_ITEMS]
-    named = {place: spans for place, event in naming if (spans := _named_by(event)) is not None}
-    if not named:
-        return events
-    found = iter(_read_spans(log, [span for spans in named.values() for span in spans]))
+    runs = {
+        place: [(span.stream, run) for span in spans for run in span.ranges()]
+        for place, event in naming
+        if (spans := _named_by(event)) is not None
+    }
+    found = iter(read_runs(log, [*chain.from_iterable(runs.values())]))
     resolved = list(events)
-    for place, spans in named.items():
-        taken = _written(log, [one for _ in spans for one in next(found)], events[place].extents)
-        resolved[place] = _resolved_with(events[place], taken)
+    for place, some in runs.items():
+        named = [*chain.from_iterable(islice(found, len(some)))]
+        resolved[place] = _resolved_with(events[place], _written(log, named, events[place].extents))
     return resolved
 
 
@@ -167,12 +169,6 @@ def with_pieces(item: chat.ChatItemEvent, version: int, events: Sequence[Any]) -
         if isinstance(event, chat.PIECES) and event.item == Ref(version, OWN)
     ]
     return written(item, pieces) if pieces and isinstance(item, chat.MessageAdded) else item
-
-
-def _read_spans(log: EventSource, spans: Sequence[Span]) -> list[list[ReferencedItem]]:
-    runs = [[(span.stream, run) for run in span.ranges()] for span in spans]
-    found = iter(read_runs(log, list(chain.from_iterable(runs))))
-    return [list(chain.from_iterable(islice(found, len(some)))) for some in runs]
 
 
 def read_runs(log: EventSource, runs: Sequence[tuple[str, range]]) -> list[list[ReferencedItem]]:

@@ -10,7 +10,6 @@ latest turns are sent differently, or if the context has grown by more blocks th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -29,6 +28,7 @@ from ..send import (
     left_out,
     parts_of_output,
     turns_of,
+    with_plain_characters,
 )
 from .source_shape import kept_blocks, messages_as_came, text_block
 
@@ -43,8 +43,6 @@ MEDIA_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 NAME_LENGTH_MAX = 128
 # Sent for a failed call that said nothing: the API refuses a blank text there.
 BLANK_ERROR = "[The call failed without a message]"
-_SENDABLE = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
-_FOREIGN = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def marked_system(system: str | None) -> str | list[dict[str, Any]] | None:
@@ -124,7 +122,7 @@ class _Thread:
         self.messages: list[AnthropicMessage] = []
         # The thinking of a message without a word: it goes with the calls behind it, as it would be refused alone.
         self._thinking: list[dict[str, Any]] = []
-        self._ids = UniqueIds(_sendable)
+        self._ids = UniqueIds(with_plain_characters)
 
     def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
         messages = self.messages
@@ -182,12 +180,7 @@ class _Thread:
 
 def function_name(name: str) -> str:
     """Return a name that the API accepts: 1 to 128 letters, digits, `_` and `-`; other characters become `_`."""
-    return _sendable(name)[:NAME_LENGTH_MAX]
-
-
-def _sendable(name: str) -> str:
-    # Most names have only these characters, and that test is cheaper than searching for others.
-    return name if _SENDABLE(name) else _FOREIGN.sub("_", name) or "_"
+    return with_plain_characters(name)[:NAME_LENGTH_MAX]
 
 
 def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:

@@ -164,8 +164,7 @@ def _is_system_text(item: chat.ChatItemEvent) -> bool:
 def _system_text(
     items: Iterable[chat.ChatItemEvent], groups: Iterable[list[chat.ChatItemEvent]], said: set[str]
 ) -> str | list[dict[str, Any]] | None:
-    bearing = [item for item in items if isinstance(item, chat.ConfigUpdated) or chat.is_instructions(item)]
-    bearing = [item for item in bearing if item.id not in said]
+    bearing = [item for item in items if chat.sets_config(item) and item.id not in said]
     telling = [item for item in bearing if getattr(item, "instructions", "") is not None]
     for group in groups:
         if telling and group[-1] is telling[-1] and SYSTEM in (beside_of(group[0]) or {}):

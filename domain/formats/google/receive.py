@@ -39,15 +39,16 @@ def items_from_google(
     Raises:
         InvalidInputError: an entry is not a content or part; the error says where and what was expected.
     """
-    reader = GoogleReader(Receiver(system_clock))
+    receiver = Receiver(system_clock)
+    reader = GoogleReader(receiver)
     if isinstance(system_instruction, str):
-        reader.say("system", system_instruction)
+        receiver.say("system", system_instruction, {}, "system")
     elif system_instruction is not None:
         reader.read({**_plain(system_instruction, "system_instruction"), "role": "system"}, "system_instruction")
     for index, content in enumerate(require_several(contents, "the contents")):
         where = place_of(places, "contents", index)
         reader.read(_plain(content, where), where)
-    return reader.items
+    return receiver.items
 
 
 def _plain(content: Any, where: str) -> Mapping[str, Any]:
@@ -66,21 +67,9 @@ class GoogleReader:
     """Reads contents one after the other, and remembers which calls wait for an output."""
 
     def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
+        # The items go here; it may be replaced between two contents.
+        self.receiver = receiver
         self._waiting: list[tuple[str, str]] = []
-
-    @property
-    def items(self) -> list[ChatItemEvent]:
-        return self._receiver.items
-
-    def read_into(self, receiver: Receiver, content: Mapping[str, Any], where: str) -> None:
-        """Add the items of one content elsewhere than those of the content before."""
-        self._receiver = receiver
-        self.read(content, where)
-
-    def say(self, role: str, text: str) -> None:
-        """Add a message with one text."""
-        self._receiver.say(role, text, {}, role)
 
     def read(self, content: Mapping[str, Any], where: str) -> None:
         """Add the items of one content."""
@@ -105,10 +94,10 @@ class GoogleReader:
                 said.append(made)
                 if signature := signature_of(_get(part, SIGNATURE)):
                     # A signature is sent again on the last part of its message, so the message ends here.
-                    self._receiver.say(role, said, {"google": {**beside, SIGNATURE: signature}}, where)
+                    self.receiver.say(role, said, {"google": {**beside, SIGNATURE: signature}}, where)
                     said, beside = [], {}
         if said or beside or not content.get("parts"):
-            self._receiver.say(role, said, {"google": beside} if beside else {}, where)
+            self.receiver.say(role, said, {"google": beside} if beside else {}, where)
         if calls:
             # Calls of earlier contents that were not answered wait no longer.
             self._waiting = [self._called(part, there) for part, there in calls]
@@ -120,11 +109,11 @@ class GoogleReader:
         if isinstance(inline, Mapping):
             data = signature_of(field_of(inline, "data", str, at_field(where, "inline_data")))
             kind = _get(inline, "mime_type")
-            return self._receiver.image(f"data:{kind};base64,{data}") if _is_image(kind) and data else None
+            return self.receiver.image(f"data:{kind};base64,{data}") if _is_image(kind) and data else None
         if not isinstance(file, Mapping) or not _is_image(_get(file, "mime_type")):
             return None
         address = _get(file, "file_uri")
-        return self._receiver.image(address) if isinstance(address, str) else None
+        return self.receiver.image(address) if isinstance(address, str) else None
 
     def _called(self, part: Part, where: str) -> tuple[str, str]:
         there = at_field(where, "function_call")
@@ -132,7 +121,7 @@ class GoogleReader:
         name = field_of(call, "name", str, there)
         signature = signature_of(_get(part, SIGNATURE))
         metadata = {SIGNATURE: signature} if signature else {}
-        return self._receiver.call(name, call.get("args") or {}, call.get("id"), metadata, where), name
+        return self.receiver.call(name, call.get("args") or {}, call.get("id"), metadata, where), name
 
     def _answered(self, found: Any, where: str) -> None:
         response = _plain(found, where)
@@ -141,7 +130,7 @@ class GoogleReader:
         if response.get("parts"):
             output = self._with_parts(output, response, where, is_error=is_error)
         call_id = self._answered_call_id(response.get("id"), name)
-        self._receiver.answer(name, output, call_id, is_error=is_error, where=where)
+        self.receiver.answer(name, output, call_id, is_error=is_error, where=where)
 
     def _with_parts(self, output: str, response: Part, where: str, *, is_error: bool) -> str:
         """Return an output with its images, as JSON with blocks; with other parts, all of it as JSON."""

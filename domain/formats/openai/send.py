@@ -21,6 +21,7 @@ from ..send import (
     parts_of_output,
     place_instructions,
     text_of_output,
+    with_plain_characters,
 )
 from ..source_json import Check, are_parts, has, is_maybe_text, is_text, where_given
 from .source_shape import OpenAIMessage, grouped, image_part, message_of, role_sent
@@ -29,12 +30,9 @@ CHAT_CALL_ID_MAX = 40
 RESPONSES_ID_MAX = 64
 FUNCTION_NAME_MAX = 64
 FUNCTION_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-NOT_IN_FUNCTION_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 PARTICIPANT = re.compile(r"[^\s<|\\/>]{1,64}")
 IMAGE_DATA = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,.", re.IGNORECASE)
 DETAILS = ("auto", "low", "high", "original")
-
-Value = Any
 
 
 def unique_call_ids(call_ids: list[str], *, length_max: int) -> list[str]:
@@ -55,22 +53,20 @@ def _digest(call_id: str) -> str:
 
 def function_name(name: str) -> str:
     """Return a name that the API accepts: 1 to 64 letters, digits, `_` and `-`; other characters become `_`."""
-    if FUNCTION_NAME.fullmatch(name):
-        return name
-    return NOT_IN_FUNCTION_NAMES.sub("_", name)[:FUNCTION_NAME_MAX] or "_"
+    return with_plain_characters(name)[:FUNCTION_NAME_MAX]
 
 
-def is_sound(message: dict[str, Value]) -> bool:
+def is_sound(message: dict[str, Any]) -> bool:
     """Return whether the API would accept this message in a suitable place."""
     check = _CHECKS.get(message.get("role", ""))
     return check is not None and check(message)
 
 
-def _is_content(content: Value, parts: dict[str, Check]) -> bool:
+def _is_content(content: Any, parts: dict[str, Check]) -> bool:
     return isinstance(content, str) or are_parts(content, parts)
 
 
-def is_image_address(address: Value) -> bool:
+def is_image_address(address: Any) -> bool:
     """Return whether the API may accept this image: a data URL must have a media type, others are not checked."""
     if not isinstance(address, str) or not address:
         return False
@@ -82,25 +78,25 @@ def left_out_image(image: Image, role: str) -> str:
     return left_out(image, MALFORMED if role == "user" else "images are taken from users only")
 
 
-def _is_image(part: Value) -> bool:
+def _is_image(part: Any) -> bool:
     image = part.get("image_url")
     return has(image, url=is_image_address) and where_given(image, detail=lambda detail: detail in DETAILS)
 
 
-def _is_audio(part: Value) -> bool:
+def _is_audio(part: Any) -> bool:
     return has(part.get("input_audio"), data=is_text, format=lambda kind: kind in ("wav", "mp3"))
 
 
-def _is_file(part: Value) -> bool:
+def _is_file(part: Any) -> bool:
     file = part.get("file")
     return isinstance(file, dict) and where_given(file, file_data=is_text, file_id=is_text, filename=is_text)
 
 
-def is_text_part(part: Value) -> bool:
+def is_text_part(part: Any) -> bool:
     return has(part, text=is_text)
 
 
-def is_refusal(part: Value) -> bool:
+def is_refusal(part: Any) -> bool:
     """Return whether a part has the text of a refusal."""
     return has(part, refusal=is_text)
 
@@ -110,20 +106,20 @@ ANSWER_PARTS: dict[str, Check] = {**TEXT_PARTS, "refusal": is_refusal}
 USER_PARTS: dict[str, Check] = {**TEXT_PARTS, "image_url": _is_image, "input_audio": _is_audio, "file": _is_file}
 
 
-def _is_participant(value: Value) -> bool:
+def _is_participant(value: Any) -> bool:
     return isinstance(value, str) and PARTICIPANT.fullmatch(value) is not None
 
 
-def is_function_name(value: Value) -> bool:
+def is_function_name(value: Any) -> bool:
     """Return whether the API accepts this as the name of a function."""
     return isinstance(value, str) and FUNCTION_NAME.fullmatch(value) is not None
 
 
-def _is_function(value: Value) -> bool:
+def _is_function(value: Any) -> bool:
     return has(value, name=is_function_name, arguments=is_text)
 
 
-def _is_call(call: Value) -> bool:
+def _is_call(call: Any) -> bool:
     if not has(call, id=is_text, type=is_text):
         return False
     if call["type"] == "custom":
@@ -131,19 +127,19 @@ def _is_call(call: Value) -> bool:
     return bool(call["type"] == "function") and _is_function(call.get("function"))
 
 
-def _are_calls(calls: Value) -> bool:
+def _are_calls(calls: Any) -> bool:
     return isinstance(calls, list) and bool(calls) and all(map(_is_call, calls))
 
 
-def _is_instruction(message: Value) -> bool:
+def _is_instruction(message: Any) -> bool:
     return _is_content(message.get("content"), TEXT_PARTS) and where_given(message, name=_is_participant)
 
 
-def _is_question(message: Value) -> bool:
+def _is_question(message: Any) -> bool:
     return _is_content(message.get("content"), USER_PARTS) and where_given(message, name=_is_participant)
 
 
-def _is_answer(message: Value) -> bool:
+def _is_answer(message: Any) -> bool:
     """Without text, an answer needs calls, a refusal or audio; it cannot have both kinds of calls."""
     sound = where_given(
         message,
@@ -161,11 +157,11 @@ def _is_answer(message: Value) -> bool:
     return _is_content(message["content"], ANSWER_PARTS)
 
 
-def _is_output(message: Value) -> bool:
+def _is_output(message: Any) -> bool:
     return has(message, tool_call_id=is_text) and _is_content(message.get("content"), TEXT_PARTS)
 
 
-def _is_legacy_output(message: Value) -> bool:
+def _is_legacy_output(message: Any) -> bool:
     return has(message, name=is_function_name, content=is_maybe_text)
 
 

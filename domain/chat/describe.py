@@ -241,7 +241,7 @@ def source_entry_type(item: chat.ChatItemEvent) -> str | None:
     kept = [_first_part(one) for one in _rest_of(item).values()]
     objects = [*_objects(kept), *_objects(_beside(item))]
     sorts = [sort for one in objects if (sort := _entry_type_in(one)) is not None]
-    # Thinking of Pydantic AI is kept without a word for it, and is the only such entry with a text.
+    # Thinking of Pydantic AI is kept without its type, and no other entry without a type has a text.
     unnamed = "thinking" if thoughts_of(item) or (isinstance(item, chat.MessageAdded) and item.content) else "entry"
     return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
 
@@ -268,7 +268,7 @@ def _first_part(kept: Any) -> Any:
 
 
 def _entry_type_in(kept: dict[str, Any]) -> str | None:
-    """Return the word of an object for its sort; in a patch it is the text that `is` there now."""
+    """Return the type that an object names; in a patch, the type that replaces the plain one."""
     for name in SORT_FIELDS:
         found = kept.get(name)
         found = found.get("is") if isinstance(found, dict) else found
@@ -312,7 +312,7 @@ def text_with_role(item: chat.ChatItemEvent) -> str:
 
 
 def thoughts_of(item: chat.ChatItemEvent) -> list[str]:
-    """Return the thinking of a model that its provider returned with a message or a call; HIDDEN where it is closed."""
+    """Return the thinking of a model that its provider returned with a message or a call; HIDDEN if it is encrypted."""
     if not isinstance(item, chat.MessageAdded | chat.FunctionCalled):
         return []
     kept, rest = _beside(item), _rest_of(item)

@@ -134,7 +134,7 @@ def _timed(item: ChatItem) -> ChatItem:
 
 
 def _validated(model: type[M], fields: dict[str, Any]) -> M:
-    """Return an item with these fields; those of one that `model_construct` made were checked by nobody."""
+    """Return a validated item with these fields; those of an item that `model_construct` made were never checked."""
     try:
         return model.model_validate(fields)
     except ValidationError as error:

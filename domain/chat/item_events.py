@@ -1,5 +1,5 @@
 """
-Events that add items, made of what a caller gave; and what he gave, for the fingerprint of his call.
+Events that add items, made from the arguments of a caller; and these arguments, for the fingerprint of the call.
 
 Fields of the right types make an event at once. All others go through the model of the item.
 """
@@ -30,7 +30,7 @@ def conversion() -> ModuleType:
     """
     Return `item_conversion`, which makes items of events. It needs pydantic, so it is imported with the first item.
 
-    For calls that make one item, as every append does: a statement that imports it would take a microsecond each time.
+    Calls that make one item, such as every append, use it: an import statement would take a microsecond each time.
     """
     from . import item_conversion
 
@@ -114,7 +114,7 @@ def as_given(event: ChatItemEvent, *made_up: str) -> Without:
 
 
 def content_of(item: ChatItemEvent) -> bytes:
-    """Return the content of an item, by which two are compared: without its id, its time and its source."""
+    """Return the content of an item as bytes, to compare two items: without id, time and source."""
     bare = msgspec.structs.replace(item, id="", created_at=0.0, origin=None)
     if isinstance(bare, MessageAdded):
         content = bare.content

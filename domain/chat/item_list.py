@@ -2,10 +2,9 @@
 The list of public items that a context shows. In a long chat that was opened from a snapshot, items that nobody looked
 at are still in the log: the list holds an unread item for each, which is read at its first use.
 
-An unread item is an object of its own, and becomes the item that it stands for. It has a subclass of the item's class;
-when an attribute is asked for, it reads its event, and has the class itself from then on. So the list is whole for code
-in C that reads the memory of a list, such as pydantic's. The methods of the list read items before they hand them out,
-so that their types are right at once.
+The class of an unread item is a subclass of the item's class. At the first access to an attribute the object reads its
+event, and its class becomes the item's class. So code in C that reads the memory of a list, such as pydantic's, finds
+an item in each place. The methods of the list read items before they return them: their types are right at once.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from .state.item_table import ItemTable
 from .state.sequence import Items
 from .state.unread_items import StoredItems
 
-# So many items are looked up one by one; and so many are read one by one.
+# Up to FEW versions of items are looked up one by one; up to READ_APART_MAX items are read one by one.
 FEW, READ_APART_MAX = 64, 8
-# Up to so many events are read for each item that is wanted.
+# At most this many events are read for each item that is wanted.
 GAP_MAX = 4
-# A loop over a list reads so many items at first, and twice as many each time it goes on.
+# A loop over a list reads this many items at first, and doubles the number each time, up to the maximum.
 FIRST_READ, READ_MAX = 64, 8_192
-# So many unread items are made at a time.
+# The number of unread items that are made at a time.
 MADE_AT_ONCE = 2_048
 # The slots of a pydantic model. Those of an unread item hold the items of its context and its ordinal.
 _slots = [
@@ -66,7 +65,7 @@ class UnreadConfig(AgentConfigUpdate):
     """A change of the configuration that is still in the log."""
 
 
-# In the order of `ITEM_EVENTS`. The method of a list is called in two thirds of the time of a tuple's.
+# In the order of `ITEM_EVENTS`. To call `__getitem__` of a list takes two thirds of the time of a tuple's.
 UNREAD: list[type[BaseModel]] = [UnreadMessage, UnreadCall, UnreadOutput, UnreadHandoff, UnreadConfig]
 _class_of_kind = UNREAD.__getitem__
 _ARE_UNREAD = frozenset(UNREAD)
@@ -100,14 +99,14 @@ def _read(item: Any) -> Any:
     if type(item) not in _ARE_UNREAD:
         return item
     source, ordinal = _source_of(item), _ordinal_of(item)
-    # Fields, if they are there, were put there by another thread, or by a call that was interrupted.
+    # Fields that are there already were set by another thread, or by a call that was interrupted.
     if not _fields_of(item) and source is not None and ordinal is not None:
         _put_fields(item, fields_of(source.item_table.items[ordinal], source.arrival(ordinal)))
     return _settle(item)
 
 
 def _settle(item: Any) -> Any:
-    """Give an item that has its fields its class; doing it twice does no harm."""
+    """Give an item whose fields are set its final class; a second call does no harm."""
     model, names = MODEL_FIELDS[_fields_of(item)["type"]]
     _put_names(item, names)
     _put_source(item, None)
@@ -117,7 +116,7 @@ def _settle(item: Any) -> Any:
 
 
 def _read_all(items: Sequence[Any]) -> None:
-    """Read those of these items, of one context, that are unread."""
+    """Read the unread ones among these items, all of one context."""
     unread = [item for item in items if type(item) in _ARE_UNREAD]
     # An item without an ordinal or a source is being read by another thread.
     placed = [(ordinal, item) for item in unread if (ordinal := _ordinal_of(item)) is not None]
@@ -137,19 +136,21 @@ def _read_all(items: Sequence[Any]) -> None:
 
 def _unread(source: Items, ordinals: Sequence[int], kinds: Sequence[int]) -> list[Any]:
     """
-    Return an unread item for each of these ordinals, given their kinds; without a loop in Python for each, since there
-    may be very many.
+    Return an unread item for each of these ordinals, given their kinds.
+
+    There may be very many, so no step in Python is taken for each.
     """
     made: list[Any] = []
     with uncollected(len(ordinals)):
-        # Objects that were just made are still in the processor's cache: so many at a time, 200,000 take a fifth less.
+        # In batches, the new objects are still in the processor's cache: 200,000 take a fifth less time.
         for start in range(0, len(ordinals), MADE_AT_ONCE):
             some = list(map(object.__new__, map(_class_of_kind, kinds[start : start + MADE_AT_ONCE])))
             deque(map(_put_source, some, repeat(source)), 0)
             deque(map(_put_ordinal, some, ordinals[start : start + MADE_AT_ONCE]), 0)
             made += some
-        # They stay as long as the list does. The collector would go over 200,000 twice before it takes them for old,
-        # and then over everything: 11, 11 and 27 ms. A program that froze objects has them frozen after this, too.
+        # They live as long as the list. The collector would visit 200,000 twice before it counts them as old, and then
+        # all objects: 11, 11 and 27 ms. These calls make them old at once. They would also unfreeze objects that the
+        # program froze, so they are left out then.
         if len(made) >= MADE_AT_ONCE and not gc.get_freeze_count():
             # In one call, so that no interrupt comes in between.
             deque(map(call, (gc.freeze, gc.unfreeze)), 0)
@@ -176,7 +177,7 @@ class SeenItems(FrozenList[ChatItem]):
 
 
 class UnreadList(SeenItems):
-    """Such a list, of which some items are still in the log; once all are read, it is a `SeenItems`."""
+    """A `SeenItems` of which some items are still in the log; once a loop has read all, its class is `SeenItems`."""
 
     __slots__ = ()
 

@@ -33,10 +33,10 @@ def merge_source_at(
     is_wanted: Callable[[MergeSource], bool] = lambda _: True,
 ) -> Iterator[tuple[MergeSource, str | None]]:
     """
-    Yield the other side of a merge into the chat at a place, and the idempotency key that is left for the merge itself.
+    Yield the other context of a merge into the chat at `place`, and the idempotency key for the event of the merge.
 
-    If the other context is in another log and `is_wanted`, it is adopted: its events and the merge are one transaction,
-    which has the key.
+    A context in another log is adopted if `is_wanted` returns true: its events and the merge are one transaction. The
+    transaction takes the key then, and the event of the merge gets none.
     """
     state = other._source.settled()
     if other._attachment.log is attachment.log:
@@ -111,7 +111,7 @@ def items_at(base: Segment, journal: Journal[ChatState]) -> Items:
     """Return the items of a version of this context or of one of its ancestors."""
     if base.stream == journal.place.stream:
         return journal.past(base.version).items
-    # The fork may have been decided in this transaction, and its parent's events, too.
+    # The fork and its parent's events may belong to the open transaction.
     log = log_within(journal.log)
     events = log.read_events(base.stream, until=base.version)
     return CHAT.fold(CHAT.initial_state, complete(log, events)).items

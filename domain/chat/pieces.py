@@ -1,5 +1,5 @@
 """
-Messages as a fold has them: put together from pieces, and with the tokens that they counted before they were erased.
+Messages that were written piece by piece, put together; and the token counts of erased items.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def erased_tokens(item: ChatItemEvent) -> int | None:
     """
     Return the tokens that an item counted before its texts were erased or archived; None if they were not.
 
-    They go on counting, so that they fit the totals in later events. A message has them in `extra["erased"]`: with
-    another field, the bytes of all messages would be others.
+    The count stays in force, since later events have totals that include it. A message has it in `extra["erased"]`: a
+    new field would change the encoded form of every message.
     """
     if isinstance(item, FunctionCalled | FunctionReturned):
         return item.erased
@@ -52,7 +52,7 @@ def erased_tokens(item: ChatItemEvent) -> int | None:
 
 
 def written(message: MessageAdded, pieces: Sequence[tuple[int, Piece]]) -> MessageAdded:
-    """Return a message after pieces, each with its version."""
+    """Return a message with these pieces added; each is given with its version."""
     parts, text = message.parts, "".join([piece.text for _, piece in pieces])
     if text:
         parts = (*parts[:-1], parts[-1] + text) if parts and isinstance(parts[-1], str) else (*parts, text)

@@ -1,8 +1,8 @@
 """
 The roles of messages.
 
-They are apart from the items, which need pydantic: to import it takes a fifth of the time of a command that only shows
-what was recorded.
+They are in a module without pydantic, which items need: its import takes a fifth of the time of a command that only
+shows recorded data.
 """
 
 from __future__ import annotations

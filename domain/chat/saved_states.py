@@ -62,7 +62,7 @@ class SavedStates:
         """
         Return what was saved last under a key that begins with `prefix`; None if nothing was.
 
-        The events are read from the end, so that it is quick where a framework saves often.
+        The events are read from the end, which is fast if a framework saves often.
         """
         events = self._backwards()
         return next((_saved_in(event, at) for at, event in events if _is_about(event, framework, prefix)), None)
@@ -84,7 +84,7 @@ class SavedStates:
         return next((_saved_in(event, number) for number, event in found if isinstance(event, StateSaved)), None)
 
     def _events(self, after: int, until: int) -> list[tuple[int, Any]]:
-        """Return events of this context with their versions, also those that were decided in an open transaction."""
+        """Return events of this context with their versions, including those of an open transaction."""
         return list(enumerate(self._context._journal.events(after=after, until=until), after + 1))
 
     def _backwards(self) -> Iterator[tuple[int, Any]]:

@@ -26,8 +26,8 @@ from .roles import ChatRole
 from .rules.commands import AddItems, WritePiece
 from .usage import Usage, metrics_of
 
-# A piece is recorded when it has this size in UTF-8, or when the last one is this old. With the delta that completes
-# it, its event is mostly smaller than what a log stores separately, in six statements where a small event takes one.
+# A piece is recorded when it has this size in UTF-8, or when the last piece is this old. Even with the delta that
+# completes it, its event is usually below the size of a large text, which takes six statements instead of one.
 PIECE_BYTES_MAX = 3_840
 PIECE_SECONDS = 0.25
 LAST_BLANK = re.compile(r".*\s", re.DOTALL)
@@ -58,7 +58,8 @@ class MessageStream:
         if is_instructions(begun):
             raise InvalidInputError(f"a message of the role {role!r} is in force as a whole: use add_message")
         self._record, self._place, self._begun, self._system = record, place, begun, system
-        # The number of recorded characters, and the texts that wait behind them: in one, for the sake of interrupts.
+        # The number of recorded characters, and the texts after them, which wait. One attribute, so that an interrupt
+        # cannot change the one without the other.
         self._kept: tuple[int, list[str]] = (0, [])
         self._bytes = 0
         # The time of the last piece; None before the first text.
@@ -155,7 +156,7 @@ class MessageStream:
         except RefoldError as fault:
             if error is None:
                 raise
-            # The caller must see the first error; that the message has no end is seen in the message, too.
+            # The caller must see the first error; the message itself shows that it has no end.
             error.add_note(f"the end of message {self.message_id!r} was not recorded: {fault}")
 
     async def __aenter__(self) -> Self:
@@ -193,7 +194,7 @@ class MessageStream:
     def _record_words(self) -> None:
         """Begin the message, and record what waits if it is due, up to the last blank if there is one."""
         self._begin()
-        # Of several tasks, another may have begun it, or recorded what waited.
+        # Another task may have begun the message meanwhile, or recorded the text that waited.
         if not self._is_due:
             return
         text = "".join(self._kept[1])
@@ -203,7 +204,7 @@ class MessageStream:
     def _write(self, text: str, end: int) -> None:
         """Record the first `end` characters of the text that waits."""
         length = self._kept[0]
-        # After an interrupt the piece may be there already; then the same is sent again, and nothing is added.
+        # After an interrupt the piece may be recorded already: then it is sent again, and adds nothing.
         self._record(WritePiece(self._place, self.message_id, length, text[:end]), catch_up=True)
         rest = text[end:]
         self._kept = (length + end, [rest] if rest else [])

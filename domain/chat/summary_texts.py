@@ -118,7 +118,7 @@ def summary_message(
 
 
 def summary_prompt(text: str, prior: str | None) -> list[ChatItem]:
-    """Return the items of a prompt that asks for a summary of `text`, together with one of the items before it."""
+    """Return the items of a prompt that asks for a summary of `text` and of `prior`, the summary of earlier items."""
     excerpt = f"[Previous Summary]: {prior}\n{text}" if prior else text
     return [
         ChatMessage(role=ChatRole.SYSTEM, content=[SUMMARIZE_PROMPT]),
@@ -144,7 +144,7 @@ async def answer_of(llm: LLM, prompt: ChatView[Any]) -> SummaryAnswer:
 
 
 def _metrics(usage: object, model: str | None) -> bytes:
-    """Return the usage of a summary in its stored form; one that cannot be read is no reason to have no summary."""
+    """Return the usage of a summary in its stored form; nothing if it cannot be read, since the summary is good."""
     try:
         metrics = metrics_of(None, usage, model=model) if usage else None
         return canonical_json(metrics, what="the usage") if metrics else b""

@@ -106,7 +106,7 @@ def estimate_tokens(item: ChatItemEvent, counter: TokenCounter = DEFAULT) -> int
     """
     Return the estimated tokens of one item; a handoff or a config update always counts 4.
 
-    An item whose texts were erased counts as before: `DEFAULT` counted it then, whatever the counter.
+    An item whose texts were erased keeps the count of `DEFAULT` from before the erasure, whatever the counter.
     """
     if isinstance(item, MessageAdded):
         erased = erased_tokens(item) if item.extra else None

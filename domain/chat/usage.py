@@ -64,7 +64,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        # A cost that is none is refused where it is to be stored.
+        # An invalid cost is refused later, when it is to be stored.
         if isinstance(self.cost, int | float) and (cost := _cost(self.cost)) is not None:
             msgspec.structs.force_setattr(self, "cost", cost)
 
@@ -106,7 +106,7 @@ def _imported(rest: Mapping[str, Any]) -> Mapping[str, Any]:
     if anthropic.get("continues"):
         # A piece of a message repeats the usage of the whole message, which counts at its first piece.
         return {name: fields[name] for name in MODEL if name in fields}
-    # The first piece of a message has beside it the usage of the last one, if that is another one.
+    # If the last piece of a message has another usage, it is kept beside the first piece.
     return {**fields, "usage": rest["usage"]} if "usage" in rest else fields
 
 
@@ -159,17 +159,17 @@ def put_usage(items: list[ChatItemEvent], used: Mapping[str, Any] | None, *, wha
 
 
 def has_usage(item: ChatItemEvent) -> bool:
-    """Return whether something is stored beside an item where its usage would be."""
+    """Return whether the field that stores an item's usage holds any data."""
     return bool(_stored(item))
 
 
 def without_usage(item: ChatItemEvent) -> ChatItemEvent:
-    """Return an item without what is stored where its usage would be."""
+    """Return an item with nothing in the field that stores its usage."""
     return _storing(item, b"")
 
 
 def _stored(item: ChatItemEvent) -> Mapping[str, Any]:
-    """Return the open JSON that has the usage of an item, and may have more."""
+    """Return the data in the field that stores an item's usage; it may hold other data, too."""
     match item:
         case MessageAdded(metrics=given) | FunctionCalled(metadata=given) if given:
             return _mapping(parse_json(given))
@@ -177,7 +177,7 @@ def _stored(item: ChatItemEvent) -> Mapping[str, Any]:
 
 
 def _storing(item: ChatItemEvent, stored: bytes) -> ChatItemEvent:
-    """Return an item with other open JSON there; one that can have no usage as it is."""
+    """Return an item with other data in that field; an item without such a field is returned unchanged."""
     match item:
         case MessageAdded():
             return msgspec.structs.replace(item, metrics=stored)

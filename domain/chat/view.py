@@ -122,7 +122,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         return item
 
     def _public_of(self, items: Sequence[ChatItemEvent]) -> Callable[[ChatItemEvent], ChatItem]:
-        """Return what makes a public item of one of these, which are those of the view, in order."""
+        """Return a function that makes the public item of one of these, which are the items of the view, in order."""
         ordinals = dict(zip(map(id, items), self._state.items.order(), strict=True))
         return lambda item: self._item(ordinals[id(item)])
 

@@ -51,13 +51,13 @@ def find_call(stream: str, name: str, items: Items) -> FoundCall:
 
 
 def _answered_by_place(items: Items, call_id: str) -> int:
-    """Return the ordinal of the waiting call that the next output with a call id answers, if it names none."""
+    """Return the ordinal of the waiting call that the next output with a call id answers if it names no call's item."""
     output = chat.FunctionReturned(id="", created_at=0.0, name="", output="", call_id=call_id)
     return items.order()[pair_calls([*items, output]).call_of[len(items)]]
 
 
 def _output_of(call: FoundCall, output: chat.FunctionReturned, items: Items) -> chat.FunctionReturned:
-    """Return the output of a call that waits; it names the call's item if its place would mean another call."""
+    """Return the output of a waiting call; it names the call's item if, by its place, it would answer another call."""
     item = call.item
     is_repeated = len(items.item_table.with_call_id(item.call_id, items.reach)) > 1
     is_other = is_repeated and _answered_by_place(items, item.call_id) != call.ordinal

@@ -26,8 +26,10 @@ class Open(msgspec.Struct, frozen=True):
 
 class Begin(msgspec.Struct, frozen=True):
     """
-    Create the context as a fork, with its own messages if it has some. `erasures`, here and in other commands with a
-    text that was made of others, is the version of the erasures (`erasure.foreign_erasures`) at which those were read.
+    Create the context as a fork, with messages of its own if there are any.
+
+    This and other commands may hold a text that was made from recorded texts. `erasures` is the version of the erasures
+    (`erasure.foreign_erasures`) at which those were read.
     """
 
     forked: Forked | Resolved[ReferencedItem]
@@ -39,8 +41,8 @@ class AddItems(msgspec.Struct, frozen=True):
     """
     Put items at the end, in this order, all or none.
 
-    `fresh` means that their ids were generated for this call; `new_at` is a version at which the chat never held any of
-    them, so that the state of that version need not be read.
+    `fresh` means that their ids were generated for this call. `new_at` is a version up to which the chat never held any
+    of them, so that the state of that version need not be read.
     """
 
     stream: str

@@ -26,11 +26,11 @@ def decide(command: commands.ChatCommand, state: ChatState) -> Sequence[Complete
         NotFoundError: an item that the context never held.
         InvalidInputError: an invalid name, version or limit; an item that is pinned.
         DecisionRefusedError: an item to be summarised changed while the summary was written.
-        ApprovalPendingError: a call that is to get its output waits for a person's decision.
+        ApprovalPendingError: an output was given for a call that waits for a person's decision.
         CallSettledError: a call has another output, or another decision was made on it.
     """
     decided = _decided(command, state)
-    # Items that are appended need no names of the end: they are it.
+    # Appended items are the end of the view, so no event needs to name it.
     return decided if isinstance(command, commands.AddItems) else with_tail(decided, state)
 
 

@@ -34,8 +34,8 @@ def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     each with its parallel calls and their outputs.
 
     Protected are the first instructions, the first summary, the last user message, all handoffs and config updates,
-    answers with a call that waits for its output, and pinned items; of a pinned call or output also the answer and its
-    user message. Then calls without outputs and outputs without calls leave too.
+    answers with a call that waits for its output, and pinned items. A pinned call or output also protects its answer
+    and its user message. Then calls without outputs and outputs without calls leave, too.
     """
     if command.max_items is None and command.max_tokens is None:
         return []

@@ -101,7 +101,7 @@ class _Fold:
     """A fold in progress: a state, and what events after it changed of its items. Plain appends wait in `row`."""
 
     def __init__(self, state: ChatState) -> None:
-        # All of it but the version and the items is up to date.
+        # Everything in it is up to date except the version and the items.
         self._state = state
         self._from = self._items = state.items
         # An item table that was created here has no other owner, even after several forks.

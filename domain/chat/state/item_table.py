@@ -26,7 +26,7 @@ from .unread_items import ItemNames, PackedNames, StoredItems
 # The origin of an item: the index of a stream in this context's lineage, or another stream's name. An index, because a
 # stream is "" in its own events and has a name in those of its children.
 Birthplace = int | str
-# Numbers of an array: of 4 bytes, and where they do not suffice of 8.
+# The types of numbers in an array: of 4 bytes, or of 8 where those do not suffice.
 NARROW, NARROW_BYTES, WIDE = "i", 4, "q"
 
 
@@ -368,10 +368,10 @@ class ItemTable:
 
 class RunningTotals:
     """
-    The totals of items: of each one, and of the first `start`, of the first `start` + 1, and so on up to all.
+    The totals of each item, and running totals: of the first `start` items, of the first `start` + 1, and so on.
 
-    `sizes` has the items before `start`, as `packed` returns them. An item takes a number of 4 bytes, or of 8 if one of
-    them needs these, and its running totals two of 8 bytes, one pair behind the other.
+    `sizes` has the items before `start`, as `packed` returns them. Each item takes 4 bytes, or 8 if an item does
+    not fit into 4. Each running total takes 16: its tokens, then its turns.
     """
 
     __slots__ = ("_pairs", "_sizes", "start")
@@ -422,7 +422,7 @@ class RunningTotals:
         self._pairs.extend(array("q", (tokens + (sizes[end] >> 1), turns + (sizes[end] & 1))))
 
     def until(self, count: int) -> RunningTotals:
-        """Return a copy of those of at most the first `count` items."""
+        """Return a copy with the totals of at most the first `count` items."""
         copy = RunningTotals()
         if count < self.start:
             total = self.of(count)

@@ -1,5 +1,5 @@
 """
-Reading what forks and merges name in other streams, which completes them for the fold; and reading only the last items.
+Reading the items of other streams that forks and merges name, as the fold needs them; and reading only the last items.
 
 A fork that carried everything is folded after its ancestors' events, which are read in batches of growing size. For a
 merge, and for a fork that carried a part, only the items that they name are read.

@@ -33,7 +33,8 @@ from .loading import NAMING_ITEMS, items_of_runs, with_pieces
 from .sequence import Items
 from .unread_items import ItemNames, PackedNames, StoredItems
 
-# A chat of fewer items is read as fast as a snapshot. One is made again behind so many events by who adds items.
+# A chat with fewer items is read as fast as a snapshot. A writer that adds items makes a new snapshot when this many
+# events follow the last one.
 ADDING_MIN = 32
 ADDING_TAIL_MAX = 16
 
@@ -84,12 +85,12 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
 
 
 def packed(state: ChatState) -> bytes | None:
-    """Return a state as a snapshot holds it; None for one that holds a message written piece by piece elsewhere."""
+    """Return a state in the form of a snapshot; None if another context wrote one of its messages piece by piece."""
     items, item_table = state.items, state.items.raw
     whole = items.whole_totals()
     written = tuple(items.written())
     if any(item_table.birth(ordinal)[0] != len(items.lineage) for ordinal, _ in written):
-        # The fold alone knows which pieces of it belong to this chat.
+        # Only the fold knows which pieces of the message belong to this chat.
         return None
     return msgspec.msgpack.encode(
         _Packed(
@@ -113,7 +114,7 @@ def packed(state: ChatState) -> bytes | None:
 
 
 def _digest_of(opened: Opened | Forked | None) -> bytes:
-    # The names of the last items come with the recorded event; the state of who recorded it has none.
+    # The recorded event names the last items; the event in the state of the process that recorded it does not.
     said = msgspec.structs.replace(opened, tail=None) if isinstance(opened, Forked) else opened
     return blake2b(msgspec.msgpack.encode(said), digest_size=DIGEST_BYTES).digest()
 
@@ -208,7 +209,7 @@ def _unpacked_edits(short: _Edited) -> Edits:
 
 class _Source(NamedTuple):
     """
-    Where items are in the log: runs by ordinal, how far pieces of messages go, and the streams of origin, its own last.
+    The places of items in the log: runs by ordinal, the last piece of each message, the streams of origin (own last).
     """
 
     log: EventSource
@@ -227,7 +228,7 @@ class _Source(NamedTuple):
         is_range = isinstance(ordinals, range)
         flat = (ordinals[0], len(ordinals)) if is_range and ordinals else _runs(ordinals)
         stretches = zip(flat[::2], flat[1::2], strict=True)
-        runs = [run for start, length in stretches for run in self._runs(start, start + length)]
+        runs = [run for start, length in stretches for run in self._places(start, start + length)]
         items = [*chain.from_iterable(items_of_runs(self.log, runs))]
         for ordinal, until in self.written.items():
             if ordinal in ordinals:
@@ -243,7 +244,7 @@ class _Source(NamedTuple):
         stream = place if isinstance(place, str) else self.streams[place]
         return stream, version + ordinal - self.starts[run]
 
-    def _runs(self, start: int, stop: int) -> Iterator[tuple[str, range]]:
+    def _places(self, start: int, stop: int) -> Iterator[tuple[str, range]]:
         while start < stop:
             run = bisect_right(self.starts, start)
             end = min(stop, self.starts[run] if run < len(self.starts) else stop)
@@ -275,7 +276,8 @@ PACKING = Packing(
 
 def new_at(journal: FoldedStream[ChatState], items: Sequence[ChatItemEvent]) -> int:
     """
-    Return a version at which a chat surely never held these items; -1 if only its state, loaded by then, can say so.
+    Return a version up to which a chat certainly never held these items; -1 if only its state shows it, which is loaded
+    then.
 
     Reading the state of a short chat in a long log takes many blocks, and adding an item needs nothing else of it.
     """

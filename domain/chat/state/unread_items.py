@@ -16,10 +16,10 @@ from ...concurrency.locks import fork_safe_lock, synchronized
 from ..events import ITEM_EVENTS, WITH_CALL_ID, ChatItemEvent
 
 HASH_BYTES = 8
-# So many items are read at a time, and twice as many as before by a reader that goes on where it was.
+# The number of items that are read at a time; it doubles while a reader continues where it stopped.
 WINDOW_MIN = 64
 WINDOW_MAX = 8_192
-# Looking for a hash among 200,000 takes 0.3 ms, and putting them in a dict as long as so many of these.
+# The search for one hash among 200,000 takes 0.3 ms. To make a dict of them takes as long as this many searches.
 SCANS_MAX = 128
 
 
@@ -27,8 +27,8 @@ class StoredItems(list[ChatItemEvent]):
     """
     A list of items, of which those before `stored` are read at their first use.
 
-    `read(ordinals)` reads items. An item that was not read is None in the list itself, so that only the methods here
-    may be used to look at it; all that add items are those of a list.
+    `read(ordinals)` reads items. In the list itself an unread item is None, so only the methods of this class may be
+    used to look at items. Items are added with the methods of a list.
     """
 
     __slots__ = ("_last", "_lock", "_read", "_window", "stored")
@@ -40,7 +40,7 @@ class StoredItems(list[ChatItemEvent]):
         self._lock = fork_safe_lock()
 
     def upto(self, count: int) -> StoredItems:
-        """Return a separate list of the first `count` items; those that were not read are not read now."""
+        """Return a separate list of the first `count` items; unread items stay unread."""
         copy = StoredItems(0, self._read)
         list.extend(copy, list.__getitem__(self, slice(count)))
         copy.stored = min(self.stored, count)
@@ -69,7 +69,7 @@ class StoredItems(list[ChatItemEvent]):
         return list.__iter__(self)
 
     def _look(self, place: int) -> None:
-        """Read an item with its neighbours: the more, the longer a reader goes on."""
+        """Read an item and items beside it: the longer a reader continues, the more."""
         last = self._last
         is_next = place == last.stop or place == last.start - 1
         window = self._window = min(2 * self._window, WINDOW_MAX) if last and is_next else WINDOW_MIN
@@ -102,11 +102,11 @@ class StoredItems(list[ChatItemEvent]):
         if isinstance(places, range):
             reached = slice(places.start, places.stop)
             if list.__getitem__(self, reached) == [None] * len(items):
-                # Nearly always none of them was read: then they are put there in one step.
+                # Usually none of them was read before: then all are stored in one step.
                 list.__setitem__(self, reached, items)
                 return
         for place, item in zip(places, items, strict=True):
-            # A message that is there may have a newer form, and others hold it.
+            # An item that is there may be a message in a newer form, and other code holds it.
             if list.__getitem__(self, place) is None:
                 list.__setitem__(self, place, item)
 
@@ -162,7 +162,7 @@ PackedNames = tuple[bytes, bytes, bytes, bytes]
 
 class ItemNames:
     """
-    The hashes of the ids of the first items of an item table, and of the call ids of the calls and outputs among them.
+    The first items of an item table by name: hashes of their ids, and of the call ids of the calls and outputs.
 
     `kinds` has the kinds of all, as indexes of `ITEM_EVENTS`.
     """
@@ -200,7 +200,7 @@ class ItemNames:
         )
 
     def with_id(self, item_id: str, stored: int) -> Sequence[int]:
-        """Return the ordinals below `stored` of the items that may have this id, and surely all that have it."""
+        """Return the ordinals below `stored` of all items with this id, and of any others whose id has its hash."""
         return self._ids.places(item_id, stored)
 
     def with_call_id(self, call_id: str, stored: int) -> Sequence[int]:

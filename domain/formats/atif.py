@@ -148,7 +148,7 @@ def _part(part: Any) -> Part:
 
 
 def _complete(fields: Fields, into: Receiver) -> None:
-    """Give the items of a step its time, and the first one of an agent's the tokens that were used."""
+    """Give the items of a step its time, and the first item of an agent's step the usage."""
     step = fields.value
     at = _time_in(step.get("timestamp"))
     if at is not None:

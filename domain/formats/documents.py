@@ -1,8 +1,8 @@
 """
-Documents that other programs write conversations in: GenAI messages of OpenTelemetry, Gemini contents, and ShareGPT.
+Conversations in the documents of other programs: GenAI messages of OpenTelemetry, Gemini contents, and ShareGPT.
 
-A form says how it knows a document, which messages are in it, and how each of them is read and written. The forms of a
-conversation remember what came before, so each conversation has one of its own.
+A form recognises a document, finds the messages in it, and reads and writes each of them. It remembers the messages
+before, so each conversation needs a form of its own.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Documents(Protocol):
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields of a document that become messages, first the one of a list."""
+        """The fields of a document that become messages, the field with the list first."""
 
     def beside(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """Return what stays beside the messages of a document."""
@@ -124,8 +124,8 @@ class ShareGptForm(DocumentForm):
     """
     A turn of ShareGPT: who said it, and a text. It has no ids of calls: an output answers the oldest open call.
 
-    An output without one, as where calls are written into the text of an answer, is a user's text: no provider is sent
-    an output that answers nothing.
+    An output without an open call becomes a user's text, since no provider accepts an output that answers no call. This
+    happens where calls are written into the text of an answer.
     """
 
     name = "sharegpt"
@@ -219,7 +219,7 @@ class GeminiForm(DocumentForm):
         return [*([{**system, "role": "system"}] if system else []), *document[self.fields[0]]]
 
     def beside(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what stays; of an instruction that is not its parts alone other fields, an empty text for a text."""
+        """Return the other fields, and an instruction's fields besides its parts (an empty text if it was a text)."""
         others, (name, given) = super().beside(document), self._instruction(document)
         if given is None:
             return others

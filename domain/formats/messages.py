@@ -1,5 +1,5 @@
 """
-Messages of any provider: whose form each message has, and the items of all of them.
+Messages of any provider: the form of each message, and the items that are made from all of them.
 
 A message is plain data or an object of a client: a message of OpenAI's chat completions, an item of its Responses API,
 an Anthropic message, a Google content, a message of LangChain, or an item of Refold. A list may hold several forms.

@@ -114,7 +114,7 @@ def role_of(items: Sequence[ChatItemEvent]) -> str:
 
 
 def time_of(item: ChatItemEvent) -> datetime:
-    """Return the time of an item in UTC; of one beyond all years, as of milliseconds, the nearest time there is."""
+    """Return the time of an item in UTC; for one outside the years 1 to 9999, such as one in ms, the nearest time."""
     try:
         return datetime.fromtimestamp(item.created_at, UTC)
     except (ValueError, OverflowError, OSError):

@@ -108,7 +108,7 @@ class UniqueIds:
     """
     Gives each call a unique id: its own id if that is free, else that id with the next free number behind a `sign`.
 
-    `cleaned` returns an id that the provider accepts, of at most `length_max` characters, and so is each renamed one.
+    `cleaned` returns an id that the provider accepts. It has at most `length_max` characters, and so has a renamed id.
     Later items never change an id that was given, so the beginning of a conversion stays the same.
     """
 
@@ -201,10 +201,11 @@ class _InputImage(msgspec.Struct, tag="input_image"):
 
 def parts_of_output(answer: chat.FunctionReturned) -> list[str | Inline] | None:
     """
-    Return the texts and images of an output with images; None of any other, which is a text.
+    Return the texts and images of an output that has images; None for any other output, which is a text.
 
-    It is kept as JSON in the form of Anthropic, or has come from the Responses API; other parts of that are named. An
-    address is not taken from an output: whoever wrote it would have the provider load something.
+    Such an output is stored as JSON in Anthropic's form, or came from the Responses API. A part from that API that is
+    neither a text nor an inline image is replaced by a text that names it. An image at an address is not sent: the
+    author of an output could make the provider load anything.
     """
     origin, output = answer.origin, answer.output
     if origin is not None and b'"input_' in origin.rest:
@@ -238,7 +239,7 @@ def _inline_in(image: _Image | _InputImage) -> Inline | None:
 
 
 def text_of_output(parts: Iterable[str | Inline], takes: Container[str] = ()) -> str:
-    """Return the texts of an output, and the names of its images but for those of the media types in `takes`."""
+    """Return the texts of an output, and a text for each of its images whose media type is not in `takes`."""
     left = (part for part in parts if isinstance(part, str) or part.media_type not in takes)
     return "\n".join(part if isinstance(part, str) else f"[An image is left out: {part.media_type}]" for part in left)
 

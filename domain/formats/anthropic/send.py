@@ -120,7 +120,7 @@ class _Thread:
 
     def __init__(self) -> None:
         self.messages: list[AnthropicMessage] = []
-        # The thinking of a message without a word: it goes with the calls behind it, as it would be refused alone.
+        # The thinking of a message without text: it is sent with the next calls, since it would be refused alone.
         self._thinking: list[dict[str, Any]] = []
         self._ids = UniqueIds(with_plain_characters)
 
@@ -184,7 +184,7 @@ def function_name(name: str) -> str:
 
 
 def _output_of(answer: FunctionReturned) -> str | list[dict[str, Any]]:
-    """Return an output as it is sent: one with images as blocks. That of an error is a text, and must say something."""
+    """Return an output in the form to send: blocks if it has images, else a text; an error needs a text with words."""
     if answer.is_error:
         return answer.output if answer.output.strip() else BLANK_ERROR
     parts = parts_of_output(answer)

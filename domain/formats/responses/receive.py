@@ -119,14 +119,14 @@ class _Reader:
             raise fields.unexpected_value("type", kind, "one of " + ", ".join(KINDS))
 
     def item_of(self, fields: Fields, before: Sequence[chat.ChatItemEvent]) -> chat.ChatItemEvent:
-        """Return the item of an entry by itself, which is apart if it cannot be read."""
+        """Return the item of a single entry; an entry that cannot be read becomes an item that is apart."""
         self._drafts.clear()
         if fields.value.get("type", "message") not in KEPT_KINDS:
             with suppress(InvalidInputError):
                 self.read(fields)
                 ((item, beside),) = self._drafts
                 if type(item) is chat.FunctionCalled and not is_function_name(item.name):
-                    # A call of others is given under a name that the API accepts; this one says that it came so.
+                    # Without any data beside it, the call would be returned with a name that the API accepts.
                     beside = {"patch": {}, **beside}
                 return msgspec.structs.replace(
                     item, origin=chat.Origin(starts=_starts(item, before), rest=_rest_of(item, beside))

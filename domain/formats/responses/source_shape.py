@@ -23,12 +23,13 @@ from ..source_json import Check, are_parts, has, is_maybe_text, is_text, listed_
 
 STATUSES = ("in_progress", "completed", "incomplete")
 MESSAGE_ID = "msg_"
-# How the ids of entries begin. Programs that ask other models, and pages of chats, write entries with ids of their own.
+# The prefixes of the ids of entries. Programs that ask other models, and pages that show chats, write other ids.
 ID_PREFIXES = {"message": MESSAGE_ID, "function_call": "fc", "reasoning": "rs"}
-# How the origin of an entry begins that lacks some fields: of most messages that programs write, it says nothing else.
-# These are not parsed one by one, and no id is computed that is left out: that halves the time of a session's messages.
+# The beginning of an origin that lists the fields that the entry did not have. Most messages that programs write have
+# an origin with nothing else. It is parsed once for all of them, and an id that the entry did not have is not computed:
+# this halves the time of a session's messages.
 LEFT_OUT = b'{"responses":{"patch":{"drop":['
-# An origin of more bytes says something else, too.
+# An origin with more bytes has other data, too.
 SHORT_ORIGIN = 256
 
 
@@ -38,7 +39,7 @@ def is_message_id(value: Any) -> bool:
 
 
 def is_of_api(item: dict[str, Any]) -> bool:
-    """Return whether an entry can be this API's own; one of another model has its data, or an id that is refused."""
+    """Return whether an entry can be from this API; one of another model has `provider_data`, or an id of its own."""
     prefix, known = ID_PREFIXES.get(item.get("type", "message"), ""), item.get("id")
     return not item.get("provider_data") and (known is None or str(known).startswith(prefix))
 

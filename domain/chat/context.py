@@ -795,7 +795,7 @@ class ChatContext(ChatView["ChatContext"]):
             summary = summary_message(self._system, OTHERS_SUMMARY, answer, self._system.now(), agent_id)
             # The erasures of another log are counted there, and a merge from it copies its texts into this log.
             known = erasures if other._attachment.log is self._attachment.log else None
-            await in_thread(self._tell, source, summary, known, call, idempotency_key)
+            await in_thread(self._add_other_summary, source, summary, known, call, idempotency_key)
         return self
 
     async def summarize(
@@ -834,7 +834,7 @@ class ChatContext(ChatView["ChatContext"]):
         answer = await ask_for_summary(llm, text, prior=prior_text(plan))
         self._no_summary = answer.failure
         if answer.failure is None:
-            await in_thread(self._fold_away, plan, answer, model_name(llm), erasures, call, idempotency_key)
+            await in_thread(self._put_summary, plan, answer, model_name(llm), erasures, call, idempotency_key)
         return self
 
     def undo_summary(
@@ -858,7 +858,7 @@ class ChatContext(ChatView["ChatContext"]):
         """Whether a call was made before under its key: then the model need not be asked again."""
         return await in_thread(self._writer.repeated, call, key) is not None
 
-    def _fold_away(
+    def _put_summary(
         self, plan: SummaryPlan, answer: SummaryAnswer, model: str | None, erasures: int, call: object, key: str | None
     ) -> None:
         from .summary_texts import SUMMARY, summary_message
@@ -874,13 +874,12 @@ class ChatContext(ChatView["ChatContext"]):
         # The command names the summarised items, so events that others appended meanwhile do no harm.
         self._record(command, call=call, idempotency_key=key, catch_up=True)
 
-    def _tell(
+    def _add_other_summary(
         self, other: ChatView[Any], summary: MessageAdded, erasures: int | None, call: object, key: str | None
     ) -> None:
         with merge_source_at(self._attachment, self._writer.place, other, key) as (side, left_key):
-            self._record(
-                commands.AddOtherSummary(side, summary, erasures), call=call, idempotency_key=left_key, catch_up=True
-            )
+            command = commands.AddOtherSummary(side, summary, erasures)
+            self._record(command, call=call, idempotency_key=left_key, catch_up=True)
 
     def _merge(
         self,

@@ -50,7 +50,7 @@ OPTIONAL = {"message": ("incomplete",), "function_call_output": ("call_item_id",
             "agent_config_update": ("tool_schemas", "settings")}  # fmt: skip
 
 
-def data_url_of(picture: object, options: EncodeOptions) -> str:
+def data_url_of(picture: Any, options: EncodeOptions) -> str:
     """
     Return a picture as a data URL: bytes unchanged, a PIL image or av.VideoFrame encoded.
 
@@ -62,7 +62,8 @@ def data_url_of(picture: object, options: EncodeOptions) -> str:
         data = bytes(picture)
         return _data_url(_media_type(data), data)
     if isinstance(picture, loaded_class("av", "VideoFrame")):
-        picture = _image_of_frame(picture)
+        _require_pillow()
+        picture = picture.to_image()
     if isinstance(picture, loaded_class("PIL.Image", "Image")):
         return _data_url(f"image/{options.format.lower()}", _encoded(picture, options))
     raise ValueError(
@@ -83,11 +84,6 @@ def _media_type(data: bytes) -> str:
         f"image bytes that begin with {data[:12]!r} are neither JPEG, PNG, GIF nor WebP: "
         "convert them, or give a data URL that names their type"
     )
-
-
-def _image_of_frame(frame: Any) -> Any:
-    _require_pillow()
-    return frame.to_image()
 
 
 def _require_pillow() -> Any:
@@ -469,15 +465,6 @@ def _item_of(entry: Any, where: str) -> ChatItem | None:
         raise InvalidItemError.of(error, f"{where}, field ") from error
 
 
-def _common(entry: Mapping[str, Any]) -> dict[str, Any]:
-    created_at = entry.get("created_at")
-    return {
-        "id": entry["id"],
-        "created_at": REAL_SYSTEM.now() if created_at is None else created_at,
-        "agent_id": entry.get("agent_id"),
-    }
-
-
 def _item_of_type(kind: str, entry: Mapping[str, Any]) -> ChatItem:
     names = (*FIELDS[kind], *OPTIONAL.get(kind, ()))
     given = {name: entry[name] for name in names if name in entry}
@@ -487,7 +474,8 @@ def _item_of_type(kind: str, entry: Mapping[str, Any]) -> ChatItem:
         if isinstance(content, list):
             content = [ImageContent.model_validate(part) if isinstance(part, dict) else part for part in content]
         given |= {"content": content, "extra": entry.get("extra") or {}}
-    return _MODELS[kind](**_common(entry), **given)
+    created_at = REAL_SYSTEM.now() if entry.get("created_at") is None else entry["created_at"]
+    return _MODELS[kind](id=entry["id"], created_at=created_at, agent_id=entry.get("agent_id"), **given)
 
 
 _MODELS: dict[str, Callable[..., ChatItem]] = {

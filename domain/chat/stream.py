@@ -16,7 +16,7 @@ from typing import Any, Self
 
 import msgspec
 
-from ..canonical import canonical_json, require_unicode
+from ..canonical import canonical_json, parse_json, require_unicode
 from ..clock import System
 from ..concurrency.threads import in_thread, in_thread_or_here
 from ..errors import DecisionRefusedError, InvalidInputError, RefoldError
@@ -64,8 +64,7 @@ class MessageStream:
         self._bytes = 0
         # The time of the last piece; None before the first text.
         self._recorded_at: float | None = None
-        self._usage: dict[str, Any] | None = None
-        # The same in its stored form.
+        # The usage in its stored form; empty if none was given.
         self._metrics = b""
         # Whether the block is entered; None before it.
         self._is_open: bool | None = None
@@ -121,10 +120,9 @@ class MessageStream:
             InvalidInputError: a count or the cost is none, or the usage is not JSON.
         """
         counts = {"input_tokens": input_tokens, "output_tokens": output_tokens, "cached_tokens": cached_tokens}
-        used = metrics_of(self._usage, usage, model=model, cost=cost, **counts)
+        used = metrics_of(parse_json(self._metrics), usage, model=model, cost=cost, **counts)
         # Refused here and not at the end of the block, where the text that waits would be lost.
         self._metrics = canonical_json(used, what="the usage of the message") if used else b""
-        self._usage = used
 
     def __enter__(self) -> Self:
         if self._is_open is not None:
@@ -137,7 +135,7 @@ class MessageStream:
     ) -> None:
         self._is_open = False
         length, waiting = self._kept
-        if self._recorded_at is None and not waiting and self._usage is None:
+        if self._recorded_at is None and not waiting and not self._metrics:
             return
         # The text of an error may hold a lone surrogate, as from the name of a file, which nothing can store.
         reason = None if kind is None else f"{kind.__name__}: {error}".rstrip(": ").encode(errors="replace").decode()

@@ -25,8 +25,7 @@ from .item_events import conversion, make_event
 from .pairing import PendingAnswer, PendingRule, items_to_send, pending_answers, pending_call
 from .rules.commands import Begin
 from .rules.decide import CHAT
-from .rules.forking import Copying, Parent, carried_config, forked_from, matching, tool_names
-from .rules.forking import recent_turns as items_of_turns
+from .rules.forking import Copying, Parent, carried_config, forked_from, items_of_turns, matching, tool_names
 from .saved_states import SavedStates
 from .state.fold import ChatState, ReferencedItem, active_config, fold
 from .state.loading import last_items

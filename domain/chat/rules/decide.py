@@ -10,7 +10,7 @@ from ..state.fold import EMPTY, ChatState, Completed, fold
 from ..state.loading import complete, pages, with_tail
 from ..state.packed import PACKING
 from . import calls, commands, edits
-from .merging import merge, tell_other
+from .merging import add_other_summary, merge
 from .summaries import decide_summary, undo_summary
 from .truncation import truncate
 
@@ -59,7 +59,7 @@ def _decided(command: commands.ChatCommand, state: ChatState) -> Sequence[Comple
         case commands.Merge():
             return merge(command, state)
         case commands.AddOtherSummary():
-            return tell_other(command, state)
+            return add_other_summary(command, state)
         case commands.Summarize():
             return decide_summary(command, state)
         case commands.UndoSummary():

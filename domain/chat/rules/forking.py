@@ -98,7 +98,7 @@ def matching(items: Items, keeps: Callable[[chat.ChatItemEvent], bool]) -> list[
     return [order[place] for place in sorted(passing)]
 
 
-def recent_turns(items: Items, turns: int, keeps: Callable[[chat.ChatItemEvent], bool]) -> list[int]:
+def items_of_turns(items: Items, turns: int, keeps: Callable[[chat.ChatItemEvent], bool]) -> list[int]:
     """
     Return the ordinals of all instructions, then of everything from the `turns`-th last user message on.
 

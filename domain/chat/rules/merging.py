@@ -75,14 +75,14 @@ def merge(command: Merge, state: ChatState) -> list[Completed]:
     return [Resolved(event, tuple(one for _, group in taken for one in group)), *conflicts]
 
 
-def tell_other(command: AddOtherSummary, state: ChatState) -> list[Completed]:
+def add_other_summary(command: AddOtherSummary, state: ChatState) -> list[Completed]:
     """Return the events that add a summary of the other context; none if that version was summarised before."""
     other = command.other
     if state.merged.get((other.stream, "summary")) == other.version:
         return []
     spans = spans_by_age(other.items, other.items.order())
-    told = tuple(msgspec.structs.replace(span, stream=span.stream or other.stream) for span in spans)
-    merged = chat.Merged(source=other.stream, version=other.version, how="summary", told=told)
+    summarised = tuple(msgspec.structs.replace(span, stream=span.stream or other.stream) for span in spans)
+    merged = chat.Merged(source=other.stream, version=other.version, how="summary", told=summarised)
     return [Resolved(merged, ()), command.summary]
 
 
@@ -253,10 +253,10 @@ class _Config:
             self.conflicts = [_conflict("config", command, ours, unseen, theirs, kept)]
             self.winning = set(theirs) if takes else set()
         elif own and takes and command.base is not None:
-            self._go_on(ours, own, other, theirs)
+            self._place_theirs(ours, own, other, theirs)
         self.left_out = set() if takes else set(theirs)
 
-    def _go_on(self, ours: Items, own: Sequence[int], other: Items, theirs: Sequence[int]) -> None:
+    def _place_theirs(self, ours: Items, own: Sequence[int], other: Items, theirs: Sequence[int]) -> None:
         places = {ordinal: place for place, ordinal in enumerate(other.order())}
         seen = {other.visible_ordinal(ours.item_table.items[here].id): here for here in own}
         seen_at = sorted((places[there], here) for there, here in seen.items() if there is not None)

@@ -48,11 +48,11 @@ def plan_summary(items: Items, keep_recent_turns: int, keep_items: int | None = 
     cut = _turn_at(shown, keep_recent_turns) if keep_items is None else _answer_at(shown, keep_items)
     if cut is None:
         return None
-    going = _going(items, shown, cut)
-    folded = tuple(item for item in going if not chat.is_summary(item))
+    covered = _covered(items, shown, cut)
+    folded = tuple(item for item in covered if not chat.is_summary(item))
     if not folded:
         return None
-    prior = tuple(item for item in going if isinstance(item, chat.MessageAdded) and chat.is_summary(item))
+    prior = tuple(item for item in covered if isinstance(item, chat.MessageAdded) and chat.is_summary(item))
     return SummaryPlan(folded, prior, shown[cut].id, shown[cut - 1].created_at)
 
 
@@ -80,7 +80,8 @@ def _answer_at(shown: Sequence[chat.ChatItemEvent], keep: int) -> int | None:
     return cut
 
 
-def _going(items: Items, shown: Sequence[chat.ChatItemEvent], cut: int) -> list[chat.ChatItemEvent]:
+def _covered(items: Items, shown: Sequence[chat.ChatItemEvent], cut: int) -> list[chat.ChatItemEvent]:
+    """Return the items before the place `cut` that may leave the view, earlier summaries among them."""
     pairs = pair_calls(shown)
     order = items.order()
     question = max((place for place, item in enumerate(shown) if chat.is_user(item)), default=-1)

@@ -466,7 +466,7 @@ class RunningTokens:
 
     def _after_fork(self) -> None:
         self._lock = threading.Lock()
-        self._arena: ItemTable | None = None
+        self._item_table: ItemTable | None = None
         # By ordinal, as far as totals were requested.
         self._tokens: list[int] = []
         self._seen: Items | None = None
@@ -475,12 +475,12 @@ class RunningTokens:
     @synchronized
     def total(self, items: Items) -> int:
         """Return the estimated tokens of all these items."""
-        if items.item_table is not self._arena:
+        if items.item_table is not self._item_table:
             # An item table that continues the last one has a new form of a few items.
-            last = self._arena.items if self._arena is not None else []
+            last = self._item_table.items if self._item_table is not None else []
             kept = zip(last, items.item_table.items, self._tokens, strict=False)
             self._tokens = [known if old is new else estimate_tokens(new, self._counter) for old, new, known in kept]
-            self._arena, self._seen = items.item_table, None
+            self._item_table, self._seen = items.item_table, None
         known = len(self._tokens)
         self._tokens += (estimate_tokens(item, self._counter) for item in items.item_table.items[known : items.reach])
         if self._seen is not None and items.continues(self._seen):

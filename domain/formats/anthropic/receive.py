@@ -202,7 +202,7 @@ class AnthropicShaper:
 
     def system_items(self, system: Any, *, created_at: float) -> list[ChatItemEvent]:
         """Return the items of a request's system text."""
-        return self._shaped(SYSTEM, {"role": SYSTEM, "content": system}, SYSTEM, created_at, beside={SYSTEM: True})
+        return self._shaped(SYSTEM, {"role": SYSTEM, "content": system}, SYSTEM, created_at, {SYSTEM: True}, {})
 
     def items_of(
         self,
@@ -220,7 +220,7 @@ class AnthropicShaper:
         With `continues` the message is a continuation of the previous one. `source` is kept beside the first item.
         """
         beside = {"continues": True} if continues else {}
-        return self._shaped(place, message, where, created_at, beside=beside, source=source or {})
+        return self._shaped(place, message, where, created_at, beside, source or {})
 
     def _shaped(
         self,
@@ -228,9 +228,8 @@ class AnthropicShaper:
         message: Any,
         where: str,
         created_at: float,
-        *,
         beside: Beside,
-        source: Mapping[str, Any] | None = None,
+        source: Mapping[str, Any],
     ) -> list[ChatItemEvent]:
         self._places.go_to(place)
         reader, count = self._reader, len(self._reader.items)
@@ -239,12 +238,12 @@ class AnthropicShaper:
         besides = _besides(items, places, message)
         besides[0] = {**beside, **besides[0]}
         starts = "continues" not in beside
-        shaped = _with_origins(items, besides, source or {}, created_at, starts=starts, where=where)
+        shaped = _with_origins(items, besides, source, created_at, starts=starts, where=where)
         if is_same(message_of(shaped), message):
             return shaped
         besides = [{"role": one["role"]} if "role" in one else {} for one in besides]
         besides[0] |= {**beside, "whole": message, "items": len(items)}
-        return _with_origins(items, besides, source or {}, created_at, starts=starts, where=where)
+        return _with_origins(items, besides, source, created_at, starts=starts, where=where)
 
 
 class _Places:

@@ -26,7 +26,7 @@ ERASED_TEXT, ARCHIVED_TEXT, ERASED = "[erased]", "[archived]", "erased"
 # The number of items in `tail`: more than a page or the end of a prompt shows.
 TAIL_ITEMS = 64
 INSTRUCTION_ROLES = ("system", "developer")
-# Why a message is incomplete that is being written, or whose writer ended before it was complete.
+# The reason why a message is incomplete while it is being written, or after its writer ended without finishing it.
 UNFINISHED = "its writer has not finished it"
 
 

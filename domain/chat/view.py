@@ -33,8 +33,8 @@ from .state.sequence import Items, RunningTokens
 from .tokens import DEFAULT, TokenCounter
 
 if TYPE_CHECKING:
-    # Imported by the methods that need them: few programs replay, and the models of items need pydantic, which a
-    # command does without that shows only what was recorded.
+    # Imported by the methods that need them. Few programs replay, and the models of items need pydantic, which a
+    # command that only shows recorded data does not import.
     from .eviction import EvictedItem
     from .item_list import ShownItems
     from .items import ActiveConfig, ChatItem, ChatMessage
@@ -136,7 +136,7 @@ class ChatView(Context[ChatState], Generic[ForkedChat]):
         if younger == items.reach:
             return self._source.live.version
         if younger and items.lineage and items.arrival(younger) == 1:
-            # No version of a fork has a part of what it began with.
+            # A fork has no version with only a part of the items that it began with.
             raise NotFoundError(f"{self.stream_id} began with a younger item: ask {items.lineage[-1]} for that time")
         # Edits between the two items happened later, as far as anybody knows.
         before = items.arrival(younger) - 1

@@ -132,7 +132,7 @@ def _used(answer: Any) -> dict[str, Any] | None:
     model = model or (response.get("model_name") if isinstance(response, dict) else None)
     if not isinstance(usage, dict):
         return None
-    # A usage whose fields nobody here knows is stored, and counts nothing.
+    # A usage with unknown fields only is stored, and counts nothing.
     return metrics_of(usage=usage, model=model) if is_usage(usage) else metrics_of({"usage": usage}, model=model)
 
 

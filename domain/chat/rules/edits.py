@@ -26,7 +26,8 @@ from .commands import Clear, EvictItems, InsertItems, PinItems, ReplaceInstructi
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
 RESTORED_TOGETHER = ("evict", "truncate", "clear", "merge")
-# Up to so many items with one call id are all read. If there are more, only so many before or behind one of them.
+# Up to ALL_READ_MAX items with one call id are all read. If there are more, PAIRED_AROUND of them are, before or behind
+# one of them.
 ALL_READ_MAX, PAIRED_AROUND = 4, 4
 
 
@@ -92,7 +93,7 @@ def write_piece(command: WritePiece, state: ChatState) -> list[chat.ChatEvent]:
         raise DecisionRefusedError(f"message {command.item_id!r} is written in {place.stream}: write it there")
     length = sum(len(part) for part in message.content if isinstance(part, str))
     if is_erased(message):
-        # Nobody can say how much of it was there. It can end, without more of what is to be forgotten.
+        # Its former length is not known. It can end, but no text may follow the text that was erased.
         length = command.start
         if command.text:
             raise DecisionRefusedError(
@@ -251,7 +252,7 @@ def restore_items(command: RestoreItems, state: ChatState) -> list[chat.ChatEven
 
 
 def _require_unchanged(stream: str, items: Items, ordinal: int) -> None:
-    """Refuse a call whose place another one with its call id took: an output would answer both."""
+    """Refuse a call that a person changed: the new call has the same call id, and an output would answer both."""
     item, approval = items.item_table.items[ordinal], items.approval(ordinal)
     if isinstance(item, chat.FunctionCalled) and items.edits is not None and items.edits.gone[ordinal].how == "change":
         by = f" by {approval.by}" if approval is not None else ""

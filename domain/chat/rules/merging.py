@@ -153,7 +153,7 @@ def _superseded(command: Merge, wanted: Sequence[int], ours: Items) -> list[chat
 
 
 def _answered_meanwhile(other: Items, changed: Mapping[int, str], answered: Set[str]) -> list[int]:
-    """Return the changed calls that wait there, and whose call from before the change was `answered` here."""
+    """Return the changed calls that wait in the other context, and whose original call was `answered` here."""
     ran = set(_calls_of_outputs(other).values())
     before = [
         other.item_table.items[o] for o, how in (other.edits.gone.items() if other.edits else ()) if how.how == "change"
@@ -185,7 +185,7 @@ def _placed(
     """
     Return the new items, grouped by their places. Winners go to the end: the last one is in force.
 
-    `ahead` has items of this context by those that must not come behind them.
+    `ahead` maps a new item to the item of this context before which it must go.
     """
     items = command.other.items.item_table.items
     if command.how == "result":
@@ -231,10 +231,11 @@ def _evicted_there(command: Merge, ours: Items) -> tuple[Span, ...]:
 
 class _Config:
     """
-    The instructions and tools of both sides, and the winner if both set them.
+    The items that set instructions or tools: those of the other side that are left out, and the places of the others.
 
-    What the other side has seen is no conflict, nor is what came before that. Without one, the items that it set behind
-    the last one that it has seen go to the end, and each of the others goes `ahead` of the next one.
+    Items of this side that the other side has seen, and all before these, are no conflict. Without a conflict, the
+    other side's items behind the last one that it has seen go to the end. Each of the others goes `ahead` of the next
+    item that it has seen.
     """
 
     def __init__(self, command: Merge, state: ChatState, wanted: Sequence[int]) -> None:
@@ -285,7 +286,7 @@ class _Summaries:
         own = sorted({mine for mine, _ in both})
         clashing = sorted({o for _, o in both})
         kept = _winner(command.rule, ours, own, other, clashing)
-        # A summary stays if an item of it would stand nowhere else: one that was never here, or is not in the winner.
+        # A summary stays if an item of it would be nowhere else: it was never here, or the winner does not cover it.
         if kept == "ours":
             clashing = [o for o in clashing if all(ours.ordinal(one) is not None for one in folded_there[o])]
         else:

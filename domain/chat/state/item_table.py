@@ -143,7 +143,7 @@ class ItemTable:
 
     def reformed(self, changed: Mapping[int, ChatItemEvent], count: int) -> ItemTable:
         """
-        Return a copy of the first `count` items to read, of which some have a new form; this item table may grow on.
+        Return a read-only copy of the first `count` items, some of them in a new form; this item table may still grow.
 
         The copy shares all that does not depend on the form of items, as states of different lengths do.
         """
@@ -243,7 +243,7 @@ class ItemTable:
         return self._starts, self._where
 
     def taken(self, count: int) -> list[tuple[int, int, int]]:
-        """Return where the first `count` items have some from other streams: ordinal, depth and version."""
+        """Return the runs of items from other streams among the first `count` items: ordinal, depth and version."""
         return [one for one in self._taken if one[0] < count and isinstance(self.birth(one[0])[0], str)]
 
     def born(self, place: Birthplace, version: int, count: int) -> int | None:
@@ -280,7 +280,7 @@ class ItemTable:
         return found
 
     def may_have_call_id(self, call_id: str, count: int) -> list[int]:
-        """Return the same and, of items that were not read, those whose call id has the same hash; this reads none."""
+        """Return the same, and unread items whose call id has the same hash; this reads no item."""
         self._index()
         found = [ordinal for ordinal in self._calls.get(call_id, ()) if ordinal < count]
         items = self.items

@@ -372,7 +372,7 @@ def test_pages_of_large_texts_have_fewer_events(tmp_path: Path, monkeypatch: pyt
     """Several pages are held at a time, so that their size is what matters; short texts come many at a time again."""
     monkeypatch.setattr(fold_ahead, "PAGE_BYTES", 4_000)
     pages: list[bytes] = []
-    monkeypatch.setattr(fold_ahead, "_say", pages.append)
+    monkeypatch.setattr(fold_ahead, "_write", pages.append)
     with refold.open(tmp_path / "store.db") as store:
         told(store, *["word " * 200] * 40, *["short"] * 200)
         fold_ahead._fold(store.log, store._projections, [SEARCH], Moment(), store.now(), 20)

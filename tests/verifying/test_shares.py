@@ -151,7 +151,7 @@ def test_a_helper_that_fails_changes_nothing(
     assert [helper.right for helper in helpers] == ([] if fault == "not started" else [{}])
 
 
-def test_what_nobody_understands_ends_the_reading(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_message_that_cannot_be_read_ends_the_reading(caplog: pytest.LogCaptureFixture) -> None:
     """What a helper said before counts; the rest of its projections are compared here."""
     helper: Any = Helper.__new__(Helper)
     helper.done, helper.right, helper._begun = 0, {}, threading.Event()
@@ -163,7 +163,7 @@ def test_what_nobody_understands_ends_the_reading(caplog: pytest.LogCaptureFixtu
 
     assert (helper.done, helper.right) == (3, {"rollup": [SetAside("chat:a@1", "odd")]})
     assert helper._begun.is_set()
-    assert [one.getMessage().partition(":")[0] for one in caplog.records] == ["a helper says what nobody understands"]
+    assert [one.getMessage().partition(":")[0] for one in caplog.records] == ["the messages of a helper cannot be read"]
 
 
 def test_an_interrupt_ends_the_helpers(tmp_path: Path, helpers: list[Helper]) -> None:

@@ -109,6 +109,18 @@ def test_the_number_of_events_follows(watched: Watched, served: Served) -> None:
     expect(page.locator("main header")).to_contain_text(f"{served.store.now().events:,} events in the log")
 
 
+def test_how_long_ago_goes_on_without_news(watched: Watched, served: Served) -> None:
+    """A page that was left open does not call old what was new, nor the other way round."""
+    watched.page.clock.install()
+    served.store.chat("a").add_message("user", "just now")
+    page = watched.open("/?kind=chat")
+    link = page.get_by_role("link", name="a", exact=True)
+    changed = page.get_by_role("row").filter(has=link).get_by_role("cell").last
+    expect(changed).to_have_text(re.compile("just now|s ago"))
+    page.clock.fast_forward(20 * 60 * 1000)
+    expect(changed).to_have_text("20 min ago")
+
+
 def test_what_a_person_writes_stays_while_others_write(watched: Watched, served: Served) -> None:
     """The reason of a decision, and a budget; and a link of a list keeps the focus, also where its row changes."""
     page = watched.open("/approvals")

@@ -130,10 +130,14 @@ export function span(milliseconds) {
   return seconds < 10 ? `${seconds.toFixed(1)} s` : `${Math.round(seconds)} s`;
 }
 
-export const ago = (at) => {
-  const since = Date.now() - new Date(at).getTime();
-  return since < 5000 ? "just now" : `${span(since)} ago`;
-};
+function since(at) {
+  const passed = Date.now() - new Date(at).getTime();
+  return passed < 5000 ? "just now" : `${span(passed)} ago`;
+}
+
+/** Return an element that says how long ago a time was, as long as it is shown. */
+export const ago = (at) => h("time", { datetime: at }, since(at));
+setInterval(() => { for (const one of document.querySelectorAll("time")) one.textContent = since(one.dateTime); }, 10_000);
 
 /** Return a word for the command line of a shell, whatever is in it. */
 export const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;

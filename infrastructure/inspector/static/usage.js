@@ -39,7 +39,7 @@ async function approvals() {
     const key = JSON.stringify([one.context, one.call_id, one.requested_at, one.approval]);
     if (!places.has(key)) places.set(key, placeFor(one));
     const { place, asked } = places.get(key);
-    fill(asked, ` · asked ${ago(one.requested_at)}`, one.approval?.by ? [" by ", h("bdi", {}, one.approval.by)] : null);
+    fill(asked, " · asked ", ago(one.requested_at), one.approval?.by ? [" by ", h("bdi", {}, one.approval.by)] : null);
     return place;
   };
   const placeFor = (one) => {

@@ -29,10 +29,10 @@ def evict(context: str, items: tuple[str, ...], reason: str | None) -> None:
     Take items out of the view of CTX; `refold restore` brings them back.
 
     ITEM is an id, or the @version that `refold show` prints beside an item. A call goes together with its output.
-    A provider keeps the beginning of a prompt that it has seen, so what is evicted last costs least.
+    A provider caches the beginning of a prompt, so evicting items near its end costs least.
 
     With --json: {context, kind, version, item_ids, tokens_removed, first_changed_item, first_changed_message,
-    tokens_kept}; the latter three say where the prompt is another one now, and how much of it stays as it was before.
+    tokens_kept}; the latter three say where the prompt now differs, and how much of it stays the same before that.
     """
     with changing() as store:
         chat = opened(store, context)

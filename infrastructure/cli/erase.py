@@ -124,7 +124,7 @@ def _print_contexts(contexts: Iterable[ErasedContext]) -> None:
 @change_options
 def hold(context: str | None, why: str | None, is_release: bool) -> None:
     """
-    Refuse to erase anything that a context shows, until it is released; or list what is held.
+    Protect all items that a context shows from being erased, until it is released; or list the held contexts.
 
     With --json: an array of {context, why}.
     """

@@ -40,17 +40,17 @@ DASK_SECONDS = 10
 @answer_options
 def projections(own: Own) -> None:
     """
-    List the projections: what contexts, searches, past views and more are answered from.
+    List the projections, whose rows answer lists of contexts, searches, past views and more.
 
-    ROWS were made from the events up to POSITION; BEHIND counts the events after it, which are folded as soon as
-    somebody asks, or by `refold run`. WORKER is the process that keeps the rows up to date.
+    ROWS were made from the events up to POSITION; BEHIND counts the events after it, which the next question folds, or
+    `refold run`. WORKER is the process that keeps the rows up to date.
 
-    A projection sets aside an event that it cannot fold, and goes on without it. Once the projection is mended,
+    A projection sets aside an event that it cannot fold, and continues without it. Once the projection is corrected,
     `refold rebuild` folds the event again.
 
     With --json: an array of {name, version, rows, position, behind, worker, rebuilt, stopped_at, error, set_aside:
-    [{event, error}]}; rebuilt counts the events that a rebuild which was stopped has behind it, stopped_at is the event
-    that cannot be folded.
+    [{event, error}]}; rebuilt counts the events that a stopped rebuild has folded, stopped_at is the event that cannot
+    be folded.
     """
     with keeping_if_possible(own) as store:
         found = store.projections()

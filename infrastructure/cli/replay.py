@@ -48,8 +48,8 @@ def _policy(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @answer_options
 def command(context: str, policy: str, seen: int | None) -> None:
     """
-    Run the history of a chat again under another policy, and compare what the model was sent with what it would have
-    been sent. No model is asked, and nothing is recorded.
+    Run the history of a chat again under another policy, and compare the prompts that the model got with those that it
+    would have got. No model is asked, and nothing is recorded.
 
     A line for each call: the VERSION that brought the first item of the answer, the tokens of the prompt, and how many
     of them a provider's cache would have had from the call before. All are estimates.

@@ -93,7 +93,7 @@ def _events(status: ProjectionStatus) -> int:
     callback=address_of,
     help="Serve /metrics for Prometheus and /health at HOST:PORT, or at a PORT of this machine alone.",
 )
-@flag("--seal", help="Also pack old events on PostgreSQL, as `refold seal` does, with rests.")
+@flag("--seal", help="Also pack old events on PostgreSQL, as `refold seal` does, with pauses.")
 @app
 @database
 def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool, own: Own) -> None:

@@ -142,7 +142,7 @@ witness = args.group("witness", "Show the witness of the store, and compare the 
 @args.argument(
     "event", help="The event, as `stream@version`.", metavar="[EVENT]", required=False, callback=args.optional_text
 )
-@args.number("--since", help="Prove that the checkpoint of N events goes on.")
+@args.number("--since", help="Prove that the last checkpoint continues the one of N events.")
 @args.database
 def prove(event: str | None, since: int | None) -> None:
     """

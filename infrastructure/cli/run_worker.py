@@ -100,8 +100,9 @@ def command(names: tuple[str, ...], address: tuple[str, int] | None, seal: bool,
     """
     Keep projections up to date, all or those named, until Ctrl-C or SIGTERM.
 
-    Answers then have little to catch up with. It may run beside any number of programs that write. If several run, one
-    of them works on each projection, and another one takes over within seconds after a kill. It reports on stderr.
+    Answers then have little to catch up with. It may run beside any number of programs that write. If several run, they
+    share the work on PostgreSQL, and in a file one of them does it; another one takes over within seconds after a kill.
+    It reports on stderr.
     """
     began = REAL_SYSTEM.monotonic()
     with set_at_end() as over, keeping(own) as store, asked_to_stop() as stop, _warnings_printed():

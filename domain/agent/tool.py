@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import functools
 import inspect
+import typing
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, get_args, get_origin, get_type_hints, overload
+from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, get_args, get_origin, overload
 
-from pydantic import create_model
+from pydantic import Field, create_model
 from pydantic.errors import PydanticUserError
 
 from ..clock import REAL_SYSTEM
@@ -157,9 +158,13 @@ class BaseTool:
 
     def _parameters(self) -> dict[str, Any]:
         try:
-            hints = get_type_hints(self.fn, include_extras=True)
+            hints = typing.get_type_hints(self.fn, include_extras=True)
+            # A field of a model cannot have every name that a parameter can, so the parameter's name is an alias.
             fields: dict[str, Any] = {
-                name: (hints.get(name, Any), ... if one.default is one.empty else one.default)
+                f"field_{name}": (
+                    Annotated[hints.get(name, Any), Field(alias=name)],
+                    ... if one.default is one.empty else one.default,
+                )
                 for name, one in inspect.signature(self.fn).parameters.items()
                 if one.kind not in ANY_NUMBER and name not in self._fixed_kwargs and not _is_injected(hints.get(name))
             }

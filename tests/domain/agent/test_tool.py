@@ -277,6 +277,20 @@ def test_subtools_have_the_path_as_their_name() -> None:
     assert ToolRegistry.definitions() == [tree]
 
 
+@pytest.mark.filterwarnings("error")
+def test_the_schema_has_every_parameter() -> None:
+    """Names that mean something to pydantic, like those of private attributes and methods of models, are parameters."""
+
+    @tool
+    async def save(_quiet: bool, json: str, model_config: int = 1, copy: Annotated[int, Field(alias="n")] = 2) -> None:
+        pass
+
+    parameters = save.schema()["parameters"]
+    assert list(parameters["properties"]) == ["_quiet", "json", "model_config", "copy"]
+    assert parameters["properties"]["copy"] == {"default": 2, "title": "Copy", "type": "integer"}
+    assert (parameters["required"], parameters["title"]) == (["_quiet", "json"], "save")
+
+
 def test_a_tools_schema() -> None:
     """What a model must give: not what is fixed, nor what the agent gives; a model and a context take the tool."""
 

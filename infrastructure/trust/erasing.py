@@ -238,15 +238,9 @@ class Eraser:
             *self._ids_with_name(user),
             *OUTSIDE,
         )
-        receipt = receipt_of(
-            event,
-            done,
-            actor=current_meta(default_actor=None, idempotency_key=None).actor,
-            erased_at=self._system.now(),
-            end=self._log.end(STREAM),
-            unreached=unreached,
-            signer=signer,
-        )
+        actor, end = current_meta(default_actor=None, idempotency_key=None).actor, self._log.end(STREAM)
+        now = self._system.now()
+        receipt = receipt_of(event, done, actor=actor, erased_at=now, end=end, unreached=unreached, signer=signer)
         return replace(_erasure(scope, done, selection), is_dry_run=False, unreached=unreached, receipt=receipt)
 
     # What is taken

@@ -64,7 +64,7 @@ WITHOUT = {
     "infrastructure.subscription.Subscription": "_forget_erased _take moment",
     # One thread starts it, before others have it. They look whether there is work, and look again under the lock; what
     # they say and show of the witness is replaced as a whole.
-    "infrastructure.trust.checkpoints.Checkpoints": "_connect _require_announced _say accept",
+    "infrastructure.trust.checkpoints.Checkpoints": "_connect _note_failure _require_announced accept",
     # A dict of slices, to which slices are added in one step.
     "infrastructure.trust.known_events.KnownEvents": "last_version state",
 }

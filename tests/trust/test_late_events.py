@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from unittest.mock import patch
 
 import pytest
@@ -216,3 +217,20 @@ def test_a_context_that_another_user_opens_first() -> None:
         log: Any = store.log
         assert log.subject_of("chat:a") == log.user_subject("mia")
         assert len({one.meta.key_id for one in log.read("chat:a")}) == 1
+
+
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_an_interrupt_is_no_error_of_an_append(place: Place, is_waiting: bool) -> None:
+    """It ends the call that waits or reads the receipts; the append goes on."""
+
+    def interrupted(_: object = None) -> Any:
+        raise KeyboardInterrupt
+
+    def settled(_: object = None) -> Any:
+        return None
+
+    ask: Any = interrupted if is_waiting else settled
+    made: Any = list if is_waiting else interrupted
+    below: Any = SimpleNamespace(result=ask, exception=ask)
+    with place.open() as store, pytest.raises(KeyboardInterrupt):
+        sealed_log._Receipts(below, made, cast(sealed_log.SealedLog, store.log)).exception()

@@ -407,19 +407,6 @@ def test_waiting_for_a_receipt_ends_in_time(store: refold.Store) -> None:
         sealed_log._Receipts(below, list, cast(SealedLog, store.log)).exception(timeout=0.0)
 
 
-@pytest.mark.parametrize("is_waiting", [True, False])
-def test_an_interrupt_is_no_error_of_an_append(store: refold.Store, is_waiting: bool) -> None:
-    """It ends the call that waits or reads the receipts; the append goes on."""
-
-    def interrupted(_: object = None) -> Any:
-        raise KeyboardInterrupt
-
-    ask, made = (interrupted, list) if is_waiting else (lambda _=None: None, interrupted)
-    below: Any = SimpleNamespace(result=ask, exception=ask)
-    with pytest.raises(KeyboardInterrupt):
-        sealed_log._Receipts(below, made, cast(SealedLog, store.log)).exception()
-
-
 def test_a_destroyed_key_leaves_a_chain_that_verifies(tmp_path: Path) -> None:
     """Its events, and what was folded of them, cannot be read by anybody; those of others can."""
     path = str(tmp_path / "log.db")

@@ -216,5 +216,5 @@ def missing_streams(log: Log, parts: Sequence[NewEvents], adopted: str) -> list[
         if not here:
             missing.append(new)
         elif here != list(new.events):
-            raise InvalidInputError(f"{new.stream} is here already, and is another than {adopted} goes back over")
+            raise InvalidInputError(f"{new.stream} is here already, with other events than {adopted} goes back over")
     return missing

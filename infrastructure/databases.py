@@ -196,7 +196,7 @@ def _make_tables(tables: Tables, below: LiveLog, location: str) -> None:
     """Make the tables of a new database that is to have keys, or a table that somebody dropped."""
     if _has_own_key(tables):
         if len(tables.names()) < len(BOTH):
-            # Its rows are made anew like those of every projection.
+            # `sealed_page` is missing: its rows are made again from events, as for every projection.
             with suppress(StorageReadOnlyError):
                 tables.make()
         return
@@ -247,7 +247,7 @@ def _own_key_missing(where: str, instead: str = "") -> KeyMissingError:
 
 
 def missing_keys(store: KeyRow, where: str) -> KeyMissingError:
-    """Return the error for a store or a backup that is opened without keys, and needs them for its own key."""
+    """Return the error for a store or a backup that is opened without the master key that it needs."""
     is_keyed = store.subject == CHAIN
     made = f"the digests of {where} are keyed" if is_keyed else f"{where} is encrypted"
     reason = f"{made} with the master key {store.master!r}, and no keys were given"

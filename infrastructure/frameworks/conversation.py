@@ -221,7 +221,7 @@ class Conversation:
         missing = [index for index in range(len(messages)) if index not in places]
         groups = self.items_of([messages[index] for index in missing], held, is_counted)
         made = dict(zip(missing, groups, strict=True))
-        # New messages come directly before the next one that stays; those behind the last one at the end.
+        # New messages come directly before the next message that stays, or at the end if none follows.
         new: dict[int | None, list[ChatItemEvent]] = {}
         following: int | None = None
         for index in range(len(messages) - 1, -1, -1):
@@ -304,7 +304,7 @@ class Conversation:
 
     def _written(self, group: Group) -> Message | None:
         plain = self._form.write(group.items)
-        # Without all of its items a message is not the one that came.
+        # A message that has lost an item is not the recorded one, so its patch does not apply.
         is_whole = group.beside.get("items") == len(group.items)
         message: Message | None = patched(plain, group.beside.get("patch", {})) if is_whole else plain
         return message

@@ -164,7 +164,7 @@ class RefoldChatStore(AsyncDBChatStore):
 
 
 def _messages_of(chat: ChatContext, status: MessageStatus | None) -> list[ViewMessage]:
-    """Return the messages of a status; those of every status are in the order in which they came."""
+    """Return the messages of a status; without a status all of them, in the order in which they came."""
     items = chat._state.items
     archived = sorted(ordinal for ordinal, gone in items.departed() if gone.reason == ARCHIVED)
     if status is None:
@@ -191,9 +191,9 @@ def _leave(chat: ChatContext, leaving: Sequence[ViewMessage], reason: str) -> No
     if archived := tuple(item_id for item_id in ids if item_id not in shown):
         items = chat._state.items
         reasons = {items.item_table.items[ordinal].id: gone.reason for ordinal, gone in items.departed()}
-        # They are taken out again, for another reason.
+        # They come back only to be taken out again for another reason.
         chat._record(RestoreItems(chat.stream_id, archived))
-        # A call comes back with its output, and an output with its call, which may have left by themselves.
+        # A call comes back with its output, and an output with its call; a partner that had left alone leaves again.
         for one in [item.id for item in chat.recorded_items() if item.id not in shown.union(ids)]:
             chat._record(EvictItems(chat.stream_id, (one,), reasons[one], partners=False))
     if ids:

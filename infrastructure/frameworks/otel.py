@@ -40,10 +40,9 @@ from ...domain.redaction import redacted
 from ...domain.spans import Ref, refs_of
 
 TRACEPARENT = "traceparent"
-# Ids of calls that wait for their output, each in its chat, and answers that wait for their end; of more than so many
-# the oldest are forgotten.
+# The most calls that wait for their output, and answers that wait for their end; of more, the oldest are forgotten.
 CALLS_AWAITED_MAX = 10_000
-# Calls that wait under one of these ids, which may repeat.
+# The most calls of one chat that wait under the same id, as ids may repeat.
 CALLS_OF_ID_MAX = 10
 NANOS = 1_000_000_000
 LAST_SECOND = (1 << 63) // NANOS
@@ -125,7 +124,7 @@ class Spans:
                 self._forget_erased(event)
 
     def _forget_erased(self, event: StoreErased) -> None:
-        """Let calls and answers that wait have none of the texts that were erased or archived meanwhile."""
+        """Remove the texts that were erased or archived meanwhile from calls and answers that wait."""
         gone = {Ref(version, one.stream) for one in event.erased for version, _ in one.versions()}
         for (stream, _), calls in self._waiting.items():
             calls[:] = [
@@ -151,7 +150,7 @@ class Spans:
         self._await_call(recorded, changed.item, recorded.version)
 
     def _forget_calls(self, stream: str, gone: Container[Ref] | None = None) -> None:
-        """Let the calls wait no more that left the view: all of a chat, or those at these places."""
+        """Forget waiting calls that left the view: all of a chat, or the calls at these places."""
         for key in [key for key in self._waiting if key[0] == stream]:
             calls = self._waiting[key]
             calls[:] = [] if gone is None else [call for call in calls if Ref(call[1][0]) not in gone]

@@ -413,7 +413,7 @@ class RunsContract(RunsInTransactionsContract):
         store.run("mia", "s", 0).register_query("here")
 
         with pytest.raises(
-            InvalidInputError, match=r"^run:mia/s/0/0 is here already, and is another than run:mia/s/1/0"
+            InvalidInputError, match=r"^run:mia/s/0/0 is here already, with other events than run:mia/s/1/0"
         ):
             store.adopt(run, run.id)
 

@@ -54,7 +54,7 @@ except ImportError:
 if TYPE_CHECKING:
     from ...store import Store
 
-# Items that left the view for these reasons are events of the session all the same: the kit leaves them out by itself.
+# Items that left the view for these reasons are still events of the session: the kit itself leaves them out.
 LEFT_BY_KIT = f"{NAME}: "
 REWOUND, COMPACTED = f"{LEFT_BY_KIT}rewound", f"{LEFT_BY_KIT}compacted"
 STALE = (
@@ -157,7 +157,7 @@ class RefoldSessionService(BaseSessionService):
         if event.partial:
             return event
         key, message = Key(session.app_name, session.user_id, session.id), message_of(event)
-        # Tasks that share a session, such as those of a live run, take turns: each appends to what the one before left.
+        # Tasks that share a session, as in a live run, take turns: each appends to the session as the last one left it.
         turn = self._turns.setdefault((id(session), id(asyncio.get_running_loop())), asyncio.Lock())
         async with turn:
             versions: list[int] = []
@@ -213,7 +213,7 @@ class RefoldSessionService(BaseSessionService):
             return session
 
     def _whole_state(self, key: Key, own: Mapping[str, Any], known: dict[str, dict[str, Any]]) -> dict[str, Any]:
-        """Return the state of a session with those of user and app; `known` has those that were read before."""
+        """Return the state of a session, with the states of user and app; `known` has states that were read before."""
         state = dict(own)
         for prefix, chat_id in key.scopes.items():
             if chat_id not in known:
@@ -307,7 +307,7 @@ class RefoldSessionService(BaseSessionService):
         return SessionPage(sessions, more)
 
     def _listed(self, row: CatalogueRow, saved: SavedStateRow, states: dict[str, dict[str, Any]]) -> Session | None:
-        """Return a session without its events; `states` are those of users and apps that were read already."""
+        """Return a session without its events; `states` has the states of users and apps that were read already."""
         key = Key(*map(decoded_id, row.id.split(BETWEEN)))
         value = value_at(self._store, row.key, saved.version)
         if value is None:
@@ -339,7 +339,7 @@ def _marker(version: int) -> str:
 
 
 def _version_in(session: Session) -> int | None:
-    """Return the version of the chat that a session shows; None for one that was made by hand."""
+    """Return the version of the chat that a session shows; None for a session that a program made itself."""
     name, _, version = (session._storage_update_marker or "").partition(":")
     return int(version) if name == NAME and version.isdecimal() else None
 
@@ -383,13 +383,13 @@ def _require_fresh(found: OpenChat, session: Session) -> None:
     Refuse a session that somebody else has changed since it was loaded.
 
     Raises:
-        StaleSessionError: as said.
+        StaleSessionError: somebody else has changed it.
     """
     marker = session._storage_update_marker
     if marker is not None:
         is_fresh = marker == _marker(found.chat.version)
     else:
-        # A session that was made by hand: its last event tells what it knows.
+        # A program made the session itself: it is fresh if it ends with the same event.
         entries = found.entries()
         is_fresh = (entries[-1].id if entries else None) == (session.events[-1].id if session.events else None)
     if not is_fresh:
@@ -410,7 +410,7 @@ def _apply(found: OpenChat, message: Message) -> None:
     entries = found.entries()[:-1]
     chosen: Sequence[Entry]
     if invocation:
-        # Few events have its id in them, so that of a long session few are decoded.
+        # Few events contain the id, so few events of a long session are decoded.
         written = msgspec.json.encode(invocation)
         near = (place for place, entry in enumerate(entries) if written in entry.encoded)
         named = (place for place in near if _decoded(entries[place]).get("invocation_id") == invocation)

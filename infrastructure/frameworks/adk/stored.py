@@ -84,7 +84,7 @@ def _encoded(name: Any, what: str) -> str:
     return _encoded_text(name, what) if isinstance(name, str) else encoded_id(name, what)
 
 
-# Each append asks for the same few names six times, which took a tenth of its own time.
+# Each append asks for the same few names six times, which took a tenth of its time.
 @lru_cache(maxsize=1_024)
 def _encoded_text(name: str, what: str) -> str:
     return encoded_id(name, what).replace(BETWEEN, quote(BETWEEN, safe=""))
@@ -117,7 +117,7 @@ def message_of(event: Event) -> Message:
     Raises:
         InvalidInputError: a value cannot be kept as JSON.
     """
-    # These are checked by themselves: the kit would write a text in the place of a value that is no JSON.
+    # States are converted and checked here: the kit would replace a value that is no JSON by a text about it.
     checked = {"state_delta": plain_state(event.actions.state_delta)}
     if event.actions.agent_state is not None:
         checked["agent_state"] = _plain(event.actions.agent_state, "the state of the agent")
@@ -185,7 +185,7 @@ def save(found: OpenChat, key: Key, at: float, state: dict[str, Any]) -> Saved:
 
 
 def save_place(found: OpenChat, key: Key, at: float, before: Saved) -> Saved:
-    """Save now and then which version saved the state, so that it is found near the end; return what is known then."""
+    """Save now and then which version has the state, to be found near the end; return what is known afterwards."""
     if found.chat.version - before.version < SAVED_EVERY:
         return before._replace(at=at)
     return before._replace(at=at, version=_save(found, key, {"at": at, "since": before.since}))

@@ -46,7 +46,7 @@ class Continuation(NamedTuple):
 
 
 class ShownMessages(NamedTuple):
-    """The messages that a chat shows, those of this channel; since a version they were only added to."""
+    """The messages of a channel, as a chat shows them; since the version `since`, messages were only added."""
 
     channel: str
     copies: Copies
@@ -108,7 +108,7 @@ class Branch:
     def refresh(self) -> None:
         """Read the events that others recorded."""
         if self.chat.version != self.high:
-            # The chat went to the head of the log by itself, as it may in a child process.
+            # The chat went to the head of the log without this branch, as it may in a child process.
             self._forget()
         try:
             self._note_newer(self.chat.refresh())

@@ -124,7 +124,7 @@ class Recording:
         return len(CONVERSATION.kept(self._branch.chat.recorded_items()))
 
     def _unseen(self, messages: Sequence[BaseMessage]) -> list[Message]:
-        """Return the messages that others added since the run began: they stay, behind those of the run."""
+        """Return the messages that others added since the run began; they stay, behind the messages of the run."""
         stream, _, seen = self._put.seen.rpartition("@")
         if stream != self._branch.chat.stream_id:
             return []
@@ -145,7 +145,7 @@ class Recording:
         return is_held and earlier["channel"] == channel and "view" not in earlier and self._is_unchanged(channel)
 
     def _held_in(self, channel: str) -> ShownMessages | None:
-        """Return the messages that the chat shows as those of a channel; None if they were not looked at."""
+        """Return the messages of a channel that the chat shows; None if they were not compared yet."""
         held, chat = self._branch.held, self._branch.chat
         if held and held.channel == channel:
             return held
@@ -215,7 +215,7 @@ class Recording:
         return refs
 
     def _show_list(self, channel: str) -> bool:
-        """Let a chat of its own show a channel that holds messages; return whether it holds messages."""
+        """Show a channel of messages in a chat for it alone; return whether the channel holds messages."""
         value = self._put.channels.get(channel)
         earlier = self._parent.get("lists", {}).get(channel)
         if earlier and self._is_unchanged(channel):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...store import Store
 
 NAME = "langchain"
-# The form is that of LangGraph, so that a history reads what a thread recorded, each message as it was.
+# The form is LangGraph's, so a history reads the messages that a thread recorded as they were.
 
 # The ids of messages that came without one begin so. If they had none, a graph would give them other ids each time, and
 # replace all of them when it goes on with a history.

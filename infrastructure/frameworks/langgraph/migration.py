@@ -211,7 +211,7 @@ def _copy(source: Source, target: RefoldSaver, thread: str, there: Namespaces) -
     values = Values(target.serde)
     for namespace, checkpoint, is_new, tasks in _changes(source, target, thread, there):
         into = target._thread_named(thread, namespace)
-        # A checkpoint comes after its writes, so that where it is there, nothing of it is missing.
+        # A checkpoint is saved after its writes, so a checkpoint that was copied has all of them.
         for task, writes in tasks.items():
             into.put_writes(checkpoint, task, writes[0].path, writes)
         if is_new:

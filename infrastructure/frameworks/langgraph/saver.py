@@ -46,7 +46,7 @@ from .values import ThreadId, Values
 THREADS_KEPT_MAX = 256
 # A config with such keys comes from a run of a graph.
 OF_A_RUN = "__pregel_"
-# The key of a graph inside one that runs again from an older checkpoint: such a graph goes on from what it was then.
+# This key is set for an inner graph if the outer one runs again from an older checkpoint; the inner one does so, too.
 REPLAYED = "__pregel_replay_state"
 
 
@@ -235,7 +235,7 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         rows, names = self.store.saved_states(FRAMEWORK), {f"{RUN}{run}" for run in run_ids}
         chats = {row.context for row in rows if row.name in names}
         branches = {f"{BRANCH}{split_stream_id(chat)[1]}" for chat in chats}
-        # The chat in which a thread begins names its branches, so that other threads need not be looked at.
+        # The first chat of a thread names its branches, so other threads need not be read.
         roots = chats | {row.context for row in rows if row.name in branches}
 
         def hide(thread: Thread) -> None:
@@ -318,8 +318,8 @@ class RefoldSaver(BaseCheckpointSaver[int]):
         own: dict[Name, Thread] = {}
 
         def attempt() -> None:
-            # They are looked for before the transaction, and read as a whole only once: the longer it takes, the more
-            # others come in between.
+            # They are found before the transaction, and read as a whole only once: during a longer transaction, others
+            # record something more often.
             for thread in find():
                 own[thread.name] = own.get(thread.name) or Thread(self.store, thread.name)
             with acting_as(self._actor), self.store.transaction():

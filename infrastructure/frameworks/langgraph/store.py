@@ -477,7 +477,7 @@ def _fits(value: Any, wanted: Any) -> bool:
 
 
 def _check_filter(wanted: Any) -> None:
-    """Raise what LangGraph's comparison raises where a filter is wrong by itself, whatever the items are."""
+    """Raise the error of LangGraph's comparison for a filter that is wrong whatever the items are."""
     if isinstance(wanted, dict):
         has_operators = any(name.startswith("$") for name in wanted)
         for name, value in wanted.items():

@@ -123,7 +123,7 @@ class Thread:
 
     def ancestors(self, found: SavedCheckpoint, values: Values) -> Iterator[Loaded]:
         """Yield the checkpoints before one, its parent first, each once; also those that were deleted."""
-        # A checkpoint that was saved again, behind one that follows on it, is before itself.
+        # A checkpoint that was saved again after one of its descendants is an ancestor of itself.
         passed, parent = {found.id}, self._parent_of(found)
         while parent and parent.id not in passed:
             passed.add(parent.id)
@@ -175,14 +175,14 @@ class Thread:
     def keep_newest(self) -> None:
         """Delete all checkpoints but the newest; the log keeps them."""
         branches = list(self._branches())
-        # It is looked for last: a checkpoint that comes behind it is a conflict then, and is not lost.
+        # The newest is found last: a checkpoint that another run saves after it is a conflict, and is not lost.
         newest = self._newest_known()
         for branch in branches if newest else ():
             kept = [newest.id] if newest and branch is newest.branch else []
             branch.chat.saved_states.save(FRAMEWORK, {KEPT: {"checkpoints": kept}})
 
     def delete(self) -> None:
-        """Delete all of it; the log keeps it."""
+        """Delete the thread; the log keeps it."""
         channels = list(self._channels.chats())
         branches = list(self._branches())
         for chat in (*channels, *(branch.chat for branch in branches)):
@@ -318,7 +318,7 @@ class Thread:
                 for branch in self._open():
                     branch.refresh()
             except BaseException:
-                # The log has either all of it or nothing; it is read again.
+                # The log has all of the save or nothing of it, so it is read again.
                 self._reset()
                 raise
         raise AssertionError("the loop returns or raises")

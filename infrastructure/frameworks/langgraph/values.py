@@ -23,7 +23,7 @@ from ....domain.errors import DamagedError, InvalidInputError
 
 # These kinds of events of the serializer mean that it returned something else than was saved.
 BLOCKED = frozenset({"msgpack_blocked", "msgpack_method_blocked"})
-# What the serializer calls its own fallback, which a program may have allowed.
+# The name of the serializer's fallback, which a program may have allowed.
 PICKLE = "pickle"
 
 Packed = dict[str, Any]

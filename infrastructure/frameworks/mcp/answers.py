@@ -42,7 +42,7 @@ TEXT = 4_000
 TEXT_MAX = 100_000
 # A page ends before it has more characters of JSON than this, but has one item at least.
 ANSWER_MAX = 400_000
-# Fields that name something, or say when and of which kind it is, and the characters of them that are not cut.
+# Fields that name a thing or give its time or kind; NAME_LENGTH characters of them are never cut.
 NAMING = frozenset(
     {
         "context", "kind", "stream", "id", "item_id", "call_id", "key", "position", "recorded_at", "at", "created_at",
@@ -157,11 +157,11 @@ def _made_with(store: Store, new: str, messages: list[Any], expected: int | None
     while not store.log.head(stream):
         if expected:
             raise ConcurrencyError(stream, expected=expected, actual=0)
-        # If another one makes the same chat meanwhile, nothing is recorded, and the messages come behind theirs.
+        # If another caller makes the same chat meanwhile, nothing is recorded, and the messages come behind theirs.
         with suppress(ConcurrencyError):
             with store.transaction(idempotency_key=key):
                 chat = store.chat(new)
-                # It may be there by now, with messages of another one.
+                # The chat may exist by now, with messages of another caller.
                 items = chat.add_messages(messages, expected_version=None if expected is None else 1)
             return _appended_shape(chat, items)
     return None
@@ -212,7 +212,7 @@ def merge_answer(store: Store, given: Parameters) -> Shape:
 
 
 def _made_by(store: Store, chat: ChatContext, version: int, key: str | None, kind: type[Any]) -> list[Any]:
-    """Return the events of a type that a call made, as one that is repeated did the first time."""
+    """Return the events of a type that a call recorded; for a repeated call, those of the first time."""
     if key is None:
         return after(chat, version, kind)
     return [one.event for one in store.log.recorded_under(chat.stream_id, key) if isinstance(one.event, kind)]
@@ -283,7 +283,7 @@ def _id_of_chat(name: str) -> str:
 def _chat_at(store: Store, address: str) -> ChatView[Any]:
     found = parse_moment(address)
     chat = _chat(store, found.context)
-    # Without a moment it is the chat itself: so a call that comes again is the same one, whatever was added since.
+    # Without a moment it is the chat itself, so a repeated call is the same call, whatever was added since.
     return chat.at(found.moment) if found.moment else chat
 
 

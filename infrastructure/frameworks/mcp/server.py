@@ -142,7 +142,7 @@ def _kind_and_text(store: Store, error: Exception) -> tuple[str, str]:
         try:
             return type(error).__name__, _sendable(leaving(_remedied(error), store.log))
         except Exception as fault:
-            # The hook that is to hide texts failed.
+            # The hook that hides texts failed.
             error = fault
     log.error("a request failed", exc_info=error)
     return INTERNAL, fault_in_words("server", error)

@@ -36,7 +36,7 @@ RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
 
 class _Path(NamedTuple):
-    """The history up to an entry: the view that has it, its messages and items, and if they are the whole view."""
+    """The history up to an entry: the view that has it, its messages and items, and whether they are all of it."""
 
     view: ChatView[Any]
     messages: list[Entry]
@@ -260,7 +260,7 @@ def _path_of(
     view: ChatView[Any], items: Sequence[ChatItemEvent], entries: Sequence[Entry], entry_id: str
 ) -> _Path | None:
     """Return the history up to an entry of a view; None if it is not in the view."""
-    # It is mostly the newest one.
+    # From the end, as it is mostly the newest entry.
     place = next((place for place in reversed(range(len(entries))) if entries[place].item_ids[0] == entry_id), None)
     if place is None:
         return None

@@ -156,7 +156,7 @@ class Agent(Guarded):
     before_put = HookDecorator(AgentHook.BEFORE_PUT, "Before a turn is put in line: (agent, turn).")
     after_put = HookDecorator(AgentHook.AFTER_PUT, "After it was put in line: (agent, turn).")
     on_pause = HookDecorator(AgentHook.ON_PAUSE, "When the run stops at a pause: (agent).")
-    on_resume = HookDecorator(AgentHook.ON_RESUME, "When it goes on: (agent).")
+    on_resume = HookDecorator(AgentHook.ON_RESUME, "When it continues: (agent).")
     on_error = HookDecorator(TurnHook.ON_ERROR, "For every turn: (turn, exception).", into="turn_hooks")
     on_timeout = HookDecorator(TurnHook.ON_TIMEOUT, "For every turn: (turn).", into="turn_hooks")
     on_complete = HookDecorator(TurnHook.ON_COMPLETE, "For every turn: (turn, stop_reason).", into="turn_hooks")

@@ -27,7 +27,7 @@ class LoopLock(CrossLoopLock, asyncio.Lock):
 
     def release(self) -> None:
         """
-        Release the lock, whoever holds it.
+        Release the lock, whichever task holds it.
 
         Raises:
             RuntimeError: it is not held.

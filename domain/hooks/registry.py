@@ -85,9 +85,9 @@ def taken_text(name: str) -> str:
 
 class HookRegistry:
     """
-    All hooks that can be found by name, and those that fire for every owner.
+    All hooks that can be found by name, and the global hooks, which fire for every owner.
 
-    A name belongs to one function; a function that is registered for several types has a hook for each, found by name
+    A name belongs to one function. If a function is registered for several types, it has a hook for each, found by name
     and type.
     """
 

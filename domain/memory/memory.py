@@ -378,7 +378,8 @@ class Memory:
 
     def _refreshed(self, scope: str) -> MemoryScope:
         found = self.scope(scope)
-        # A record that was put here and is not in the log yet counts too; events of others come behind it.
+        # While a record that was put here is on its way to the log, the view has it already. Events of other writers
+        # can only follow it.
         if not found.is_ahead:
             found.refresh()
         return found

@@ -107,11 +107,7 @@ async def _prepared(
 
 
 def _version_after_hooks(now: ContainerState, shown: ContainerState) -> int:
-    """
-    Return the version on which the change is decided after its hooks ran.
-
-    It is the present one if the items and settings that the hooks saw are unchanged: a hook may have named a version.
-    """
+    """Return the present version if items and settings are still those that the hooks saw; a hook may have named it."""
     is_same = now.items is shown.items and (now.limit, now.tags) == (shown.limit, shown.tags)
     return now.version if is_same else shown.version
 

@@ -1,7 +1,7 @@
 """
 The events of queues and pools.
 
-Both are containers of items, and both have the same kinds of events; an event's tag says to which of the two it
+Both are containers of items and have the same kinds of events; the tag of an event shows to which of the two it
 belongs. A tag is kept for ever; a field is never renamed, retyped or reused, and a new one has a default. Each item is
 added by one event, its origin, and all later events name the item by it (`refold.domain.spans`).
 """

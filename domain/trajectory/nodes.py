@@ -83,7 +83,7 @@ class BaseIR:
     extra: Mapping[str, Any] = field_of(default_factory=FrozenDict)
 
     if TYPE_CHECKING:
-        # The fields of a node's type, as `run.node(table).path`: a name does not say the type to a type checker.
+        # For fields like `run.node(table).path`: a type checker cannot know the type of a node from its name.
         def __getattr__(self, name: str) -> Any: ...
 
     def get_schema(self) -> dict[str, str]:

@@ -44,7 +44,7 @@ class Held(NamedTuple):
     def item(self) -> ContextItem:
         """The item as its user sees it."""
         event = self.event
-        # The seed accepts a float as priority although its type says int; so does Refold.
+        # Like the seed, Refold accepts a float, although the type of the field is int.
         return ContextItem(event.key, event.value, event.source, event.priority)  # type: ignore[arg-type]
 
     @property

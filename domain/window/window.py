@@ -42,7 +42,7 @@ def section_of(item: ContextItem) -> str:
 def quarters_of(item: ContextItem, counter: TokenCounter | None) -> int:
     """
     Return the size of an item in quarters of a token: the seed's estimate, or the number that `counter` gives for its
-    section and the blank line behind it.
+    section and the blank line after it.
 
     Raises:
         InvalidInputError: the counter does not return a number of tokens.

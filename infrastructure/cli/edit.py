@@ -99,8 +99,8 @@ def restore(
     source_lineage, lineage, moment, events, made_at}.
     """
     if isinstance(context, Path):
-        if items:
-            raise usage_error("a backup is restored as a whole: name no items")
+        if items or reason:
+            raise usage_error("a backup is restored as a whole: name no items, and give no reason")
         restore_store(context, at=moment, into=into or given_database(), overwrite=overwrite)
         return
     if moment or into or overwrite:

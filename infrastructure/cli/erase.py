@@ -57,6 +57,8 @@ def erase(
         raise usage_error("give one of --user NAME and --context CTX, the latter with --item ID for a single item")
     if for_good and why is None:
         raise usage_error(SAY_WHY)
+    if not for_good and (receipt or key):
+        raise usage_error("only an erasure that is done has a receipt: give --for-good, or no --receipt and --sign")
     signer = None if key is None else _signer(key)
     wanted: dict[str, Any] = {"user": user, "context": context, "item": item, "why": why or ONLY_LISTED}
     if not for_good:

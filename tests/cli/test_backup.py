@@ -51,6 +51,7 @@ def test_a_damaged_file_is_none_of_the_stores(database: Path, tmp_path: Path) ->
     ("arguments", "code", "message"),
     [
         (["restore", "kept.backup", "@3"], 2, "a backup is restored as a whole: name no items"),
+        (["restore", "kept.backup", "--reason", "lost"], 2, "and give no reason"),
         (["restore", "air-1", "--overwrite"], 2, "there is no file air-1"),
         (["restore", "refold.db", "--into", "b.db"], 2, "refold.db is none"),
         (

@@ -253,6 +253,10 @@ def test_what_is_wrong_is_refused(location: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
+        (
+            ("erase", "--context", "a", "--receipt", "r.json"),
+            "only an erasure that is done has a receipt: give --for-good",
+        ),
         (("erase", "--why", "x"), "give one of --user NAME and --context CTX"),
         (("erase", "--why", "x", "--user", "mia", "--context", "a"), "give one of --user NAME and --context CTX"),
         (("erase", "--why", "x", "--user", "mia", "--item", "@2"), "with --item ID for a single item"),

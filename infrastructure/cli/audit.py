@@ -110,10 +110,11 @@ def command(
     subject: Reference | str, item: str | None, attribute: str | None, who: str | None, after: str | None, **where: Any
 ) -> None:
     """
-    List what became of the items of a context (up to V), oldest first: who changed them when, from what, to what, why.
+    List the changes of the items of a context (up to V), oldest first: who made them, when, why, from what, to what.
 
-    + came in, - left, ~ is another now. ITEM is an id or a key, or the @version that `refold show` prints beside an
-    item. A fork has the changes since it was forked; those before are its parent's.
+    + marks an item that was added, - one that left the view, ~ one that was changed. ITEM is an id or a key, or the
+    @version that `refold show` prints beside an item. A fork has the changes since the fork; its parent has the earlier
+    ones.
 
     NODE is a node of a run, `Type(label)`: every change of its attributes, in all rounds of its session. Data are the
     same node in all of them. Where several sessions, or runs, have such a node, the options say which is meant.

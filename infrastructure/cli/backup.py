@@ -29,12 +29,11 @@ from .render import Command, date_and_age, one_line, print_json, prints_json, si
 @answer_options
 def backup(path: Path, check: bool) -> None:
     """
-    Bring the backup in FILE up to the present end of the store: a new file gets the whole store, an older backup what
-    was added since.
+    Back up the store into FILE: a new file gets the whole store, an older backup what was added since.
 
     Programs may write meanwhile, and do not wait. The whole file is checked first, and what was written is read back.
-    If it breaks off, the backup before counts, and the next run goes on. `refold restore FILE` makes a store of it.
-    Rows of projections are not in it: they are made anew.
+    If a backup is interrupted, the file still holds the one before, and the next run continues. `refold restore FILE`
+    makes a store from it. It has no rows of projections: those are computed again.
 
     With --json: {file, source, lineage, moment, events, added, made_at, size}.
     """

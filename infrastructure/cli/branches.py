@@ -44,10 +44,10 @@ def fork(
     reference: Reference, new: str, turns: int | None, brief: str | None, task: str | None, agent: str | None
 ) -> None:
     """
-    Make the context NEW, which begins as CTX is, or was at V, and goes its own way. CTX stays as it is.
+    Make the context NEW, which begins with what CTX holds, or held at V. CTX does not change.
 
-    It costs one event, however long CTX is. CTX is a chat, a queue or a pool. With --turns the instructions come along,
-    and the last N turns.
+    A fork costs one event, however long CTX is. CTX is a chat, a queue or a pool. With --turns, NEW gets the
+    instructions and the last N turns only.
 
     With --json: {context, kind, version, parent: {context, version}, how, items, tokens}; how is full, filtered (with
     --turns) or brief.
@@ -183,10 +183,10 @@ def merge(
     agent_id: str | None,
 ) -> None:
     """
-    Take what FROM has, or had at V, and INTO never had. FROM stays as it is, and nothing is taken twice.
+    Add to INTO what FROM holds, or held at V, and INTO never held. FROM does not change, and no item is added twice.
 
-    Both are chats, or queues, or pools. Items that were removed from the pool FROM since both were the same leave INTO,
-    too.
+    Both are chats, or queues, or pools. Items that were removed from the pool FROM since the fork, or since the last
+    merge, leave INTO, too.
 
     With --json: {context, kind, version, source: {context, version}, how, items, tokens, conflicts: [{kind, rule,
     kept}]}; items counts what was taken; kind is config, summary or item, kept is ours or theirs. Queues and pools have

@@ -65,9 +65,8 @@ def contexts(moment: str | None, **wanted: str | None) -> None:
     """
     List the contexts, ordered by kind and id.
 
-    ITEMS and TOKENS count what can be seen; TOKENS is an estimate, about four characters each. FORKED FROM is there
-    where a context is a fork. A moment of the store is a time, a position (pos:17), or a name that `refold moments`
-    lists.
+    ITEMS and TOKENS count what can be seen; TOKENS is an estimate, about four characters each. FORKED FROM names the
+    parent of a fork. A moment of the store is a time, a position (pos:17), or a name that `refold moments` lists.
 
     With --json: an array of {id, kind, version, items, turns, tokens, user, session, agent, source, parent,
     opened_at, changed_at, changed_by}; parent is the stream and version that it was forked from.

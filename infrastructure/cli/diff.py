@@ -40,7 +40,7 @@ def command(references: tuple[Reference, ...], stat: bool, exit_code: bool) -> i
     Compare two versions of a context, or two contexts: items added (+), removed (-), changed (< >) and moved (=); of
     runs nodes, their attributes, edges and pointers.
 
-    A or B left out is the beginning or the head. Items are compared by what they say, not by their ids.
+    If A is left out, it is the beginning; if B is, the head. Items are compared by what they say, not by their ids.
 
     With --json: {from: {context, kind, version, items, tokens}, to: {...}, tokens, added, removed, changed, moved}; the
     lists hold items as `refold show --json` has them, changed ones as {from, to}; with --stat their numbers. Of runs:

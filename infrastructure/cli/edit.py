@@ -85,8 +85,8 @@ def restore(
     reason: str | None,
 ) -> None:
     """
-    Put items back into the view of CTX, each into its place; without ITEM what left it last. Or, of the FILE of a
-    backup, make a store.
+    Put items back into the view of CTX, each in its place; without ITEM, those that left last. Or make a store from the
+    FILE of a backup.
 
     ITEM is an id, or the @version that `refold show CTX --evicted` prints. A call comes back together with its output.
     Items that a summary replaced come back with `refold summarize CTX --undo`.

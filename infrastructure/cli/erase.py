@@ -163,10 +163,11 @@ def _print_by_context(found: Mapping[str, str], what: str, nothing: str) -> None
 @change_options
 def archive(file: Path | None, contexts: tuple[str, ...], idle: str | None, why: str | None, dry_run: bool) -> None:
     """
-    Put the texts of contexts into a file, from which `refold unarchive` brings them back; or list where they are.
+    Move the texts of contexts into a file, from which `refold unarchive` brings them back; without FILE, list what is
+    archived, and where.
 
-    `[archived]` stands in their places. Name the contexts, or take with --idle all that are cold. The file of an
-    encrypted store is encrypted.
+    `[archived]` takes the place of the texts. Name the contexts, or choose with --idle all that were not used for a
+    time. The file of an encrypted store is encrypted.
 
     With --json: what was archived as `store.archive()` returns it; without FILE an array of {context, file}.
     """

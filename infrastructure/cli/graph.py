@@ -135,7 +135,7 @@ def command(
 
     SESSION is a session's id, or RUN[@V], the id of a run as `refold contexts` lists it. A line for each node: * marks
     pointers, the ends of the active branches; AT is the version that registered the node. With --identities an edge
-    may lead back to what was there before.
+    may lead back to an earlier node.
 
     With --as json, or --json: node-link JSON, as networkx reads it: {directed, multigraph, graph: {root, initial,
     pointers}, nodes: [{id, node_type, run_id, description, ...}], edges: [{source, target, edge_type, relationship}]}.

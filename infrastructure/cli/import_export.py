@@ -140,13 +140,13 @@ def import_files(
     dry_run: bool,
 ) -> None:
     """
-    Bring transcripts in: each conversation becomes a context, named after the file and the conversation's own key
-    (task_id of a tau run, id of another one, sessionId of a session), or its number.
+    Import transcripts: each conversation becomes a context. Its name is that of the file, with the conversation's own
+    key (task_id of a tau run, id of another one, sessionId of a session) or its number.
 
     openai and anthropic are a list of messages, an object with "messages", or JSON Lines of either; tau is a list of
     runs with "traj"; claude-code is the file of a session, whose branches become forks; atif, otel, sharegpt, responses
-    and gemini are what `refold export --as` writes, and other programs do. Everything is checked before anything is
-    written. Importing a file again adds nothing, or what has been appended to it since.
+    and gemini are the forms that `refold export --as` and other programs write. Everything is checked before anything
+    is written. A file that is imported again adds only what was appended to it since.
 
     With --as-runs a conversation becomes a session: each message of its user begins a run, a graph of the calls,
     results and answers that follow.
@@ -154,7 +154,7 @@ def import_files(
     refold is what `refold export` writes: contexts of all kinds with their past, which keep their names.
 
     With --from-langgraph there are no files: each thread becomes a chat with its checkpoints. Threads that were copied
-    before get the checkpoints that came since. A thread with something that cannot be kept is left out, as a whole.
+    before get the checkpoints that came since. If a part of a thread cannot be kept, the whole thread is left out.
     """
     if source is not None:
         if files or user or as_runs or replace_surrogates or form != "auto":
@@ -262,10 +262,10 @@ def _summary(report: ImportReport, words: tuple[str, str]) -> str:
 @args.database
 def export(contexts: tuple[Reference, ...], path: Path, parquet: bool, form: str | None) -> None:
     """
-    Write contexts with their whole past, or all there are, into a file that `refold import` takes in.
+    Write contexts, all or those named, with their whole past into a file that `refold import` reads.
 
-    What they were forked from, and what was merged into them, comes along. The file is JSON Lines, and is replaced as
-    a whole: where the export fails, it stays as it was. Its folder must be there.
+    The contexts that they were forked from, or that were merged into them, are written, too. The file is JSON Lines,
+    and is replaced as a whole: if the export fails, it stays as it was. Its folder must exist.
 
     With --as each chat is a document on a line of its own: a trajectory (atif), GenAI messages of OpenTelemetry (otel),
     turns of ShareGPT (sharegpt), items of the Responses API (responses), or Gemini contents (gemini). A note on stderr
@@ -379,13 +379,13 @@ def _summary_of_export(report: ExportReport) -> str:
 @args.as_json
 def copy(source: str, target: str, move: bool, lag: float) -> None:
     """
-    Copy every event of one database into another, which is new or holds an earlier copy, and compare them: files and
-    postgresql://... in both directions.
+    Copy every event of a database into another one, which is new or holds an earlier copy, and compare the two. Each is
+    a file or postgresql://...
 
-    Streams, versions, times, actors, keys and bytes stay; positions where both count alike. Programs may write to
-    SOURCE meanwhile: a copy is of the moment at which it began, and the next one goes on from there, also after a
-    crash. With --move, SOURCE refuses events while the last ones are copied, and stays so. `refold init --reopen` lets
-    it take events again.
+    Streams, versions, times, actors, keys and bytes are the same in the copy, and positions where both databases count
+    alike. Programs may write to SOURCE meanwhile: the copy has what was there when it began, and the next one continues
+    from its end, also after a crash. With --move, SOURCE refuses events from the last step of the copy on, until
+    `refold init --reopen`.
 
     With --json: {source, target, events, copied, moment, target_moment, root, is_moved, inexact: {NAME: POSITION}}.
     """

@@ -32,9 +32,10 @@ from .render import note, size_of
 @database
 def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool) -> None:
     """
-    Make the tables of a database, or bring those of an older Refold forward.
+    Make the tables of a database, or migrate those of an older version of Refold.
 
-    Programs do so themselves when they open a store; here it is done by somebody who may, at a time of their choice.
+    Programs do this themselves when they open a store. Use this command to do it at a time of your choice, or as a user
+    with more rights than the programs have.
     """
     found = location_of(given_database())
     is_on_server = found.startswith("postgresql://")

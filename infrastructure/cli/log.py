@@ -146,11 +146,12 @@ def command(
     follow: bool,
 ) -> None:
     """
-    List the events of the whole log, or of one context (up to V), oldest first. A..B are the events that came after
-    version A, up to B: those whose outcome `refold diff` shows.
+    List the events of the whole log, or of one context (up to V), oldest first. A..B selects the events after version
+    A, up to B; `refold diff CTX@A..B` shows their effect.
 
-    --graph shows how contexts come from each other, or those that CTX has to do with: a line for each fork, branch and
-    merge, each run that goes back over earlier rounds, and where each context stands now; + is what it comes from.
+    --graph draws how contexts come from each other: all of them, or those that are related to CTX. It has a line for
+    each fork, branch and merge, for each run that goes back over earlier rounds, and for the head of each context. A +
+    marks the context that another one comes from.
 
     With --json: an array (JSON lines with --follow) of {position, stream, version, recorded_at, actor, correlation_id,
     causation, idempotency_key, type, event, digest}; event has the fields of the type, those left out that have their

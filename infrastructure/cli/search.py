@@ -41,10 +41,10 @@ def query_text(ctx: click.Context, param: click.Parameter, value: str) -> str:
 @paged
 def command(query: str, kind: str | None, context: str | None, limit: int) -> None:
     """
-    Find the items in which all words of QUERY stand, the best first; what left the view is found as well.
+    Find the items that contain all words of QUERY, best match first, also items that left the view.
 
     '"in quotes"' finds words side by side, 'begin*' the beginning of a word; no other sign has a meaning. The index is
-    brought up to date first, which takes a while when it is the first time.
+    brought up to date first; the first time, this takes a while.
 
     With --json: an array of {kind, context, version, item, snippet, rank}; a higher rank fits better.
     """

@@ -93,10 +93,10 @@ def command(
     added it beside it, or CTX@V where it came from another context, by a fork or a merge. A pool is shown by its
     descriptions: `refold pool show CTX ID` shows an item.
 
-    --as openai and --as anthropic print the context as messages: what was imported from there comes out as it came in.
-    With --valid, and for the other providers always, it is what would be sent: calls and outputs paired, whatever was
-    evicted. A call without an output gets a marked stub as one; with --pending omit it is left out, with --pending
-    refuse the command fails.
+    --as openai and --as anthropic print the context as messages; imported messages come out as they came in. With
+    --valid, and always for the other providers, the messages are those of a request: each call has an output, whatever
+    was evicted. A call without an output gets a marked text as one; with --pending omit it is left out, and with
+    --pending refuse the command fails.
 
     With --as json, or --json: {context, kind, version, head, at, opened: {user, session, agent, source, parent,
     attributes}, items: [{version, stream, position, recorded_at, actor, pinned, item}]}; an item has the fields of

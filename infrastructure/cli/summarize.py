@@ -77,7 +77,7 @@ def model_of(text: str) -> LLM:
 @change_options
 def command(context: str, model: str | None, keep_turns: int, keep_items: int | None, undo: bool) -> None:
     """
-    Let a model write a summary that stands in the place of all but the last turns of CTX.
+    Replace all but the last turns of CTX by a summary that a model writes.
 
     Instructions, handoffs, config updates and pinned items stay. The key is read from OPENAI_API_KEY,
     ANTHROPIC_API_KEY, GOOGLE_API_KEY or GEMINI_API_KEY; what is summarised is sent to that provider.

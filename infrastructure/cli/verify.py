@@ -25,11 +25,11 @@ from .render import FAILED, note, one_line, paint, print_json, prints_json
 @answer_options
 def command(repair: bool, processes: int | None, form: str, own: Own) -> int:
     """
-    Look at everything: the versions, positions and digests of the events, what they refer to, large texts, keys, and
-    whether the projections are what the events give, with the index of what is searched.
+    Check the whole store: versions, positions and digests of the events, their references, large texts and keys; and
+    compare the rows of the projections and the index of words with the events.
 
-    A line for each problem: of what kind, where, and what is wrong. The exit code is 1 where something is wrong, or is
-    so still after --repair.
+    Each problem is a line: its kind, its place, and what is wrong. The exit code is 1 if there is a problem, or if one
+    is left after --repair.
 
     With --json: {database, is_whole, streams, events, projections, problems: [{kind, where, reason, repairable,
     is_repaired}], left_out, is_done}: left_out are projections that could not be compared, as the database cannot be

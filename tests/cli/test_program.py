@@ -252,7 +252,11 @@ def test_an_empty_list_is_no_line(database: Path) -> None:
         (["import", "--from-langgraph", "x.db"], f"{ADAPTERS}.langgraph.migration", "refold[langgraph]"),
         (["mcp"], f"{ADAPTERS}.mcp.server", "refold[mcp]"),
         (["export", "--parquet", "-o", "x.parquet"], "pyarrow", "refold[parquet]"),
-        (["erase", "--user", "mia", "--why", "asked", "--sign", "key.pem"], SERIALIZATION, "refold[keys]"),
+        (
+            ["erase", "--user", "mia", "--why", "asked", "--for-good", "--sign", "key.pem"],
+            SERIALIZATION,
+            "refold[keys]",
+        ),
     ],
 )
 def test_a_package_that_is_missing(

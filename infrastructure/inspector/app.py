@@ -75,8 +75,8 @@ HEADERS = {
 }
 
 # The first class that fits counts; all other errors are faults of the store (500). With 503 nothing is wrong with the
-# stored data, and the same question may be answered later: the database or a key is away, a limit is reached, or a
-# right is missing.
+# stored data, and the same question may be answered later: the database or a key is away, the database is at its
+# limit, or a right is missing.
 STATUS = {
     NotAllowedError: 403, NotFoundError: 404, InvalidInputError: 400, LimitExceededError: 400, RefusedError: 409,
     ConcurrencyError: 409, LogWentBackError: 500, MissingTableError: 500, StorageError: 503,

@@ -137,7 +137,13 @@ function since(at) {
 
 /** Return an element that says how long ago a time was, as long as it is shown. */
 export const ago = (at) => h("time", { datetime: at }, since(at));
-setInterval(() => { for (const one of document.querySelectorAll("time")) one.textContent = since(one.dateTime); }, 10_000);
+setInterval(() => {
+  for (const one of document.querySelectorAll("time")) {
+    const words = since(one.dateTime);
+    // Written only when it changes: a new text takes a reader's selection away.
+    if (one.textContent !== words) one.textContent = words;
+  }
+}, 10_000);
 
 /** Return a word for the command line of a shell, whatever is in it. */
 export const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;

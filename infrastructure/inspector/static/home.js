@@ -27,7 +27,7 @@ export async function screen(place) {
     empty: withCommands("The store is empty. `refold import FILE` brings conversations in; an agent that records into it appears here at once."),
   });
   const events = h("span", { class: "dim", hidden: isPools });
-  const count = async () => { events.textContent = `${counted((await ask("meta")).events, "event")} in the log`; };
+  const count = async () => { if (!isPools) events.textContent = `${counted((await ask("meta")).events, "event")} in the log`; };
   await Promise.all([count(), list.load(null)]);
   const missed = about().missed ? h("a", { class: "tag warn", href: withQuery("/projections") }, `${counted(about().missed, "event")} set aside`) : null;
   const title = isPools ? "Pools and queues" : "Contexts";

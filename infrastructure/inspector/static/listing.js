@@ -51,6 +51,7 @@ export class Listing {
   }
 
   async goOn() {
+    if (this.isGoingOn) return;
     this.isGoingOn = true;
     await this.load(this.cursor).catch((error) => this.fail(error));
     this.isGoingOn = false;

@@ -213,7 +213,7 @@ class Work {
 /** Return the result of a job: the number of rows, and those that differ from the rows in use, with both values. */
 function reported({ kind, report }) {
   const all = `${counted(report.rows, "row")} of ${counted(report.events, "event")} in ${span(report.seconds * 1000)}`;
-  if (kind === "swap") return [h("p", {}, h("span", { class: "tag good" }, "in use"), ` ${number(report.rows)} new rows are in use.`)];
+  if (kind === "swap") return [h("p", {}, h("span", { class: "tag good" }, "in use"), ` ${counted(report.rows, "new row")} ${report.rows === 1 ? "is" : "are"} in use.`)];
   if (report.fault) return [h("p", {}, h("span", { class: "tag bad" }, "not compared"), ` ${all}. The rows in use cannot be compared: ${report.fault}`)];
   if (!report.differing) return [h("p", {}, h("span", { class: "tag good" }, "identical"), ` ${all}: all as those in use.`)];
   const shown = report.differences.length;

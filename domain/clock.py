@@ -1,5 +1,5 @@
 """
-The only module of the domain that reads the time and generates ids; it also writes times as texts for programs.
+The only module of the domain that reads the time and generates ids; it also writes times and days, in UTC, as text.
 
 All other code gets a `System`, so that a test can decide the time and the next id.
 """

@@ -20,6 +20,8 @@ from .positions import Moment
 SLICES = 1024
 # The ids of streams of a store itself begin so.
 OF_STORE = "store:"
+# Greater than all keys of rows and ids of streams: a key has at most 2,500 bytes.
+LAST_KEY = chr(0x10FFFF) * 1_000
 VERSION_MAX = (1 << 31) - 1
 VERSION = re.compile(r"[+-]?[0-9]{1,18}")
 # The percent sign itself, `@`, the second of two dots, and control characters: ids cannot contain these (see
@@ -205,3 +207,13 @@ def decoded_id(context_id: str) -> str:
 
 def _percent_encoded(found: re.Match[str]) -> str:
     return "%2E" if found[0] == "." else quote(found[0], safe="")
+
+
+def end_of_prefix(prefix: str) -> str:
+    """Return a text that is greater than all keys with a prefix, and not greater than any key behind them."""
+    kept = prefix.rstrip(chr(0x10FFFF))
+    if not kept:
+        return LAST_KEY
+    code = ord(kept[-1]) + 1
+    # Surrogates are not characters, and no database stores them.
+    return kept[:-1] + chr(0xE000 if code == 0xD800 else code)

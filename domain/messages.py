@@ -234,7 +234,7 @@ def recorded_message(record: Any) -> Message | None:
     """
     Return the same for a record that a log holds: calls that are not a list are left out.
 
-    The log may have been written or imported without the checks of `message_of`.
+    The log may have been written or imported without the checks of `message_of`. `additional_kwargs` stay as they are.
     """
     if not isinstance(record, Mapping):
         return None
@@ -330,8 +330,9 @@ def _text_in(part: Any) -> str | None:
 
 def _with_content_only(message: Any, content: Any) -> Any:
     """Return a message with this content and no calls, of the same class if possible."""
-    extra = field(message, "additional_kwargs")
-    extra = {key: value for key, value in extra.items() if key not in CALL_KEYS} if isinstance(extra, Mapping) else {}
+    extra = field(message, "additional_kwargs") or {}
+    if isinstance(extra, Mapping):
+        extra = {key: value for key, value in extra.items() if key not in CALL_KEYS}
     change: dict[str, Any] = {
         "content": content,
         "tool_calls": [],

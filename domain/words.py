@@ -151,7 +151,7 @@ def snippet_of(text: str, term: Term) -> str:
 
 
 def _place_of(text: str, term: Term) -> int:
-    """Return an index within the first occurrence of a term; a long text is read only a little beyond it."""
+    """Return an index within the first occurrence of a term; a long text is read at most about four times as far."""
     length = LOOKED_AT
     while length < len(text):
         piece = text[:length]

@@ -23,18 +23,6 @@ VERSION_DIGITS = 10
 DIGEST_BYTES = 12
 # Enough for the streams of a page: events that follow each other are about the same few runs.
 STREAMS_KEPT_MAX = 1_024
-# Greater than all keys of rows and ids of streams: a key has at most 2,500 bytes.
-LAST = chr(0x10FFFF) * 1_000
-
-
-def end_of_prefix(prefix: str) -> str:
-    """Return a text that is greater than all keys with a prefix, and not greater than any key behind them."""
-    kept = prefix.rstrip(chr(0x10FFFF))
-    if not kept:
-        return LAST
-    code = ord(kept[-1]) + 1
-    # Surrogates are not characters, and no database stores them.
-    return kept[:-1] + chr(0xE000 if code == 0xD800 else code)
 
 
 def version_key(stream: str, version: int) -> str:

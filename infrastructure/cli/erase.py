@@ -1,4 +1,4 @@
-"""`refold erase`, `hold`, `archive` and `retain`: erase texts, protect contexts from that, archive them, apply policies."""
+"""`refold erase`, `hold`, `archive` and `retain`: erase texts, protect contexts, archive them, apply policies."""
 
 from __future__ import annotations
 

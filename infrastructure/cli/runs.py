@@ -11,7 +11,7 @@ import msgspec
 from ...domain.context.description import counted, joined, source_of
 from ...domain.errors import InvalidInputError, NotFoundError
 from ...domain.ids import parse_address, split_stream_id, stream_id
-from ...domain.messages import Message, kind_of, message_to_dict
+from ...domain.messages import Message, kind_of
 from ...domain.spans import Ref
 from ...domain.trajectory.describe import message_text, value_text
 from ...domain.trajectory.events import QUEUES
@@ -203,7 +203,7 @@ def _print_messages(messages: Iterable[Message]) -> None:
     for index, message in enumerate(messages):
         if not index:
             click.echo(f"\n{paint('messages', 'bold')}")
-        first, *rest = _lines(message_text(message_to_dict(message), json_text), INDENT + SPEAKER_WIDTH)
+        first, *rest = _lines(message_text(message.to_dict(), json_text), INDENT + SPEAKER_WIDTH)
         speaker = f"{kind_of(message):<{SPEAKER_WIDTH}}"
         click.echo("\n".join([" " * INDENT + speaker + first.lstrip(), *rest]).rstrip())
 

@@ -28,7 +28,7 @@ QUIET_SECONDS = 0.05
 REST_FACTOR = 6
 # A standby may become a server that is written to, and a user may get the right.
 READ_ONLY_SECONDS = 60.0
-# How often to look for erasures by other processes, after which this one forgets the texts. None: never.
+# Seconds between two looks for erasures by other processes. This one forgets their texts so late at most. None: never.
 LOOK_SECONDS: float | None = 5.0
 LOGGER = logging.getLogger("refold")
 
@@ -214,7 +214,7 @@ class LogSnapshots:
         self._waiting = WaitingSnapshots(where, self._store, pulse)
 
     def read(self, stream: str) -> bytes | None:
-        """Return the snapshot of a stream, if it has one, and this log has written it."""
+        """Return the snapshot of a stream; None if there is none, or none with the evidence that this log asks for."""
         waiting = self._waiting.get(stream)
         if waiting is not None:
             return waiting

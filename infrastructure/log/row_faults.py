@@ -64,7 +64,7 @@ def incomplete_insert_error(table: str, taken: int, count: int) -> DamagedError:
 
 
 def lacks_files(failed: BaseException | None = None) -> bool:
-    """Return whether the process failed to open one file too many, or can open no more files now."""
+    """Return whether a failure was that too many files are open; if it is no OSError, whether that is so now."""
     error = failed
     if not isinstance(error, OSError):
         try:

@@ -99,12 +99,12 @@ class FoldingProcess(HelperProcess):
     """A process that folds pages ahead, as this process sees it."""
 
     def __init__(self, task: dict[str, Any]) -> None:
-        # Its messages, with None after the last one; and a token for each page that it may be ahead. Unlike a lock, a
+        # Its messages, with None after the last one; and a permit for each page that it may be ahead. Unlike a lock, a
         # queue is still usable after an interrupt.
         self._messages: SimpleQueue[bytes | None] = SimpleQueue()
-        self._tokens: SimpleQueue[bool] = SimpleQueue()
+        self._permits: SimpleQueue[bool] = SimpleQueue()
         for _ in range(PAGES_AHEAD):
-            self._tokens.put(True)
+            self._permits.put(True)
         # The moment after the last page; None until it was sent where to begin.
         self._moment: Moment | None = None
         self.is_over = False
@@ -114,7 +114,7 @@ class FoldingProcess(HelperProcess):
         try:
             while size := self._output.read(SIZE_BYTES):
                 message = self._output.read(int.from_bytes(size))
-                if len(message) < int.from_bytes(size) or not self._tokens.get():
+                if len(message) < int.from_bytes(size) or not self._permits.get():
                     break
                 self._messages.put(message)
         except (OSError, ValueError, OverflowError, MemoryError) as error:
@@ -126,8 +126,8 @@ class FoldingProcess(HelperProcess):
         # This comes first: an interrupt after it leaves no process behind.
         self._process.kill()
         self.is_over = True
-        # The thread that reads may wait for a token; it takes at most as many more messages as there are tokens.
-        self._tokens.put(False)
+        # The thread that reads may wait for a permit; it takes at most as many more messages as there are permits.
+        self._permits.put(False)
         super().end()
 
     def after(self, moment: Moment, limit: int) -> FoldedPage | None:
@@ -165,7 +165,7 @@ class FoldingProcess(HelperProcess):
         message = self._messages.get(timeout=PATIENCE_SECONDS)
         if message is None:
             raise EOFError("it has ended")
-        self._tokens.put(True)
+        self._permits.put(True)
         return message
 
 

@@ -15,10 +15,10 @@ import msgspec
 
 from ...domain.concurrency.locks import fork_safe_lock, synchronized
 from ...domain.errors import DamagedError, InvalidInputError, StorageReadOnlyError
+from ...domain.ids import end_of_prefix
 from ...domain.log.envelope import RecordedEvent
 from ...domain.positions import BEGINNING, Moment
 from ...projections.contract import Found, Projection, SearchQuery, best_of
-from ...projections.rows import end_of_prefix
 
 T = TypeVar("T")
 Values = Sequence[Any]

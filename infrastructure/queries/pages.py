@@ -13,12 +13,11 @@ import msgspec
 from ...domain.arguments import require_instance, require_whole
 from ...domain.canonical import require_unicode
 from ...domain.errors import InvalidInputError
-from ...domain.ids import microseconds
+from ...domain.ids import end_of_prefix, microseconds
 from ...domain.kinds import KINDS
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.intervals import rows_prefix
 from ...projections.lineage import LINEAGE, LineageRow
-from ...projections.rows import end_of_prefix
 from ..log.row_faults import NUMBER_MAX
 from ..projecting.runner import ProjectionRunner
 from ..projecting.store import Where

@@ -54,7 +54,9 @@ def _rounds(nodes: Sequence[NodeRow], edges: Iterable[EdgeRow]) -> list[_Round]:
     rounds: dict[str, _Round] = {}
     for row in nodes:
         stream = stream_in(row.key)
-        rounds.setdefault(stream, _Round(stream, [], [], [])).nodes.append(row)
+        if stream not in rounds:
+            rounds[stream] = _Round(stream, [], [], [])
+        rounds[stream].nodes.append(row)
     for edge in edges:
         rounds[stream_in(edge.target)].edges.append(edge)
     *_, last = rounds.values()

@@ -383,7 +383,7 @@ class PostgresFactory(RecorderFactory):
         value = self.env.get(variable)
         if value is None:
             keys = " or ".join(self.env.create_keys(variable))
-            raise OSError(f"no PostgreSQL database is named: set {keys}")
+            raise OSError(f"the address of PostgreSQL is incomplete: set {keys}")
         return value
 
     def _get_password(self) -> Callable[[], str] | None:

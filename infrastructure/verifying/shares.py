@@ -242,9 +242,9 @@ class Helper(HelperProcess):
 
     def is_done(self) -> bool:
         """
-        Return whether its last message has come, after waiting for up to LOOK_SECONDS.
+        Return whether its last message has come, after waiting for up to LOOK_SECONDS once it has begun.
 
-        A helper that does not even say that it has begun counts as done.
+        A helper that has not begun after BEGIN_SECONDS counts as done.
         """
         if not self._begun.wait(BEGIN_SECONDS):
             return True

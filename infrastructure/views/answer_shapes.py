@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from ...domain.clock import exact
-from ...domain.messages import message_to_dict
 from ...domain.spans import Ref
 from ...domain.trajectory.events import QUEUES
 from ...domain.trajectory.history import TrajectoryDiff
@@ -138,7 +137,7 @@ def run_shape(view: RunView) -> Shape:
         "nodes": [node_shape(node, graph) for node in own],
         "edges": [edge_shape(edge) for edge in graph.edges if edge.target in names],
         "steps": {queue: [{**step, "version": step.version} for step in run.steps(queue)] for queue in QUEUES},
-        "messages": [message_to_dict(message) for message in run.messages()],
+        "messages": [message.to_dict() for message in run.messages()],
     }
 
 

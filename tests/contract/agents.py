@@ -222,7 +222,7 @@ class AgentsContract:
         taken = store_on(MemoryLog())
         taken.queue("agent-ann")
 
-        with pytest.raises(InvalidInputError, match="the store has a queue 'agent-ann', and the agent's dict another"):
+        with pytest.raises(InvalidInputError, match="the agent's dict has another queue, which was not stored"):
             Agent.from_dict(saved, store=taken)
         restored = Agent.from_dict(saved, store=store_on(log))
         await ran(restored, "note")

@@ -409,7 +409,7 @@ def _parse(url: str) -> tuple[str, str]:
     if "@" in host + port + path or not re.fullmatch("[0-9,]*", port):
         # The password has a character that ends it, so the rest of it is where host, port or name should be.
         raise unreadable
-    # There may be several servers: the ports of all of them are in a second list.
+    # There may be several servers, of which the first that answers is taken: their ports are in a second list.
     hosts, ports = host.split(","), port.split(",")
     ports = ports * len(hosts) if len(ports) == 1 else ports
     address = ",".join(f"{one}:{number}" if number else one for one, number in zip(hosts, ports, strict=False))

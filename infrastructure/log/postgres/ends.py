@@ -33,7 +33,7 @@ from .wire import Call, Rows, int8
 
 # A change that no rule above foresees, such as a row deleted by hand, stays unseen for at most this long.
 FULL_LOOK_SECONDS = 60.0
-# All callers of a process that wait for news look this often together, and less often while nothing comes.
+# All callers of a process that wait for news look together: at most this often, and less often while nothing comes.
 POLL_SECONDS = 0.02
 POLL_SECONDS_MAX = 0.25
 # The part of the time without news that passes until the next look.

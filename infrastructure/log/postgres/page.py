@@ -141,19 +141,19 @@ class Pager:
                 one.rows.extend(rows)
                 one.chunk *= 2
 
-    def _check(self, one: _SliceRows, rows: list[Row], until: int) -> None:
-        last = one.taken
+    def _check(self, slice_rows: _SliceRows, rows: list[Row], until: int) -> None:
+        last = slice_rows.taken
         for row in rows:
             if row[3] != last + 1:
                 break
             last += 1
-        if last < until or last != one.taken + len(rows):
+        if last < until or last != slice_rows.taken + len(rows):
             self._ends.forget()
-            raise DamagedError(f"position {one.number}.{last + 1}", "there is no event at it")
+            raise DamagedError(f"position {slice_rows.number}.{last + 1}", "there is no event at it")
 
-    def _call(self, one: _SliceRows, wanted: int) -> Call:
-        until = min(one.end, one.taken + min(one.chunk, wanted))
-        return Call(ROWS_OF_POSITIONS, (int4(one.number), int8(one.taken), int8(until)))
+    def _call(self, slice_rows: _SliceRows, wanted: int) -> Call:
+        until = min(slice_rows.end, slice_rows.taken + min(slice_rows.chunk, wanted))
+        return Call(ROWS_OF_POSITIONS, (int4(slice_rows.number), int8(slice_rows.taken), int8(until)))
 
 
 def _merge(slices: list[_SliceRows], rows: list[Row], limit: int) -> None:

@@ -7,9 +7,8 @@ from itertools import islice
 from typing import Any
 
 from ....domain.errors import DamagedError
-from ....domain.ids import SLICES
+from ....domain.ids import SLICES, end_of_prefix
 from ....domain.log.ports import KeyRow
-from ....projections.rows import end_of_prefix
 from ..compression import Compression
 from ..database_log import DatabaseLog
 from ..large_texts import damage_of

@@ -134,7 +134,7 @@ class _ReaderSlot:
 
 
 class SqliteDatabase:
-    """The connections to one file; or the one to a database in memory: ":memory:" or, with `is_uri`, its URI."""
+    """The connections to the file at `path`, or the one to a database in memory: ":memory:" or, `is_uri`, its URI."""
 
     # The files that this process cannot use: it was forked while the parent used connections to them.
     _torn_files: ClassVar[set[str]] = set()

@@ -24,7 +24,6 @@ APPLICATION_ID = 0x5265466F  # "ReFo"
 SCHEMA_VERSION = 2
 # The statements that bring tables to a version from the one before it.
 STEPS: dict[int, Sequence[str]] = {2: ()}
-# Asked first: another process that is making the file makes the tables last.
 TABLES = "SELECT count(*) FROM sqlite_schema"
 # The tables of a log, and those beside it. A view in the place of a table could return anything, also to checks.
 OWN_TABLES = (
@@ -66,6 +65,7 @@ def refuse_foreign_file(path: str | Path) -> None:
     name = f"file:{quote(str(place))}?mode=ro"
     try:
         with closing(sqlite3.connect(name, uri=True)) as connection:
+            # In this order: a process that is making the file switches it to WAL, and then makes its tables and its id.
             tables, application, mode = (_ask(connection, what) for what in (TABLES, APPLICATION, JOURNAL_MODE))
             # A process that was killed, or found the disk full, may have left a first page without tables.
             if mode != "wal" and application != APPLICATION_ID and (tables or application):

@@ -12,8 +12,8 @@ import msgspec
 
 from ....domain.concurrency.known_types import known
 from ....domain.errors import DamagedError
+from ....domain.ids import end_of_prefix
 from ....domain.log.ports import KeyRow
-from ....projections.rows import end_of_prefix
 from ...files import BESIDE_SQLITE
 from ..compression import Compression
 from ..database_log import NO_LIMIT, DatabaseLog

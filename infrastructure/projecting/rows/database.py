@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
+from ....domain.ids import end_of_prefix
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Found, Projection, SearchedRow, SearchQuery, best_of
-from ....projections.rows import end_of_prefix
 from ...log.row_faults import REBUILD, opening
 from ..store import (
     ERASED,

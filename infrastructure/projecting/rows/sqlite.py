@@ -19,10 +19,10 @@ import msgspec
 
 from ....domain.concurrency.locks import fork_safe_lock, locked
 from ....domain.errors import DamagedError, StorageError, StorageUnavailableError
+from ....domain.ids import end_of_prefix
 from ....domain.log.envelope import RecordedEvent
 from ....domain.positions import BEGINNING, Moment
 from ....projections.contract import Projection, SearchedRow, SearchQuery
-from ....projections.rows import end_of_prefix
 from ...log.compression import Compression, no_dictionary
 from ...log.row_faults import REBUILD, opening
 from ...log.sqlite.connection import HAS_TABLE, first_value, translated

@@ -10,6 +10,8 @@ from refold.domain.messages import AIMessage, HumanMessage, SystemMessage, ToolM
 from refold.domain.trajectory.commands import RecordMessages
 from refold.domain.trajectory.factory import RunFactory
 from refold.domain.trajectory.nodes import RunStateError
+from refold.infrastructure.views.answer_shapes import run_shape
+from refold.infrastructure.views.contexts import RunView
 
 from .runs import asked
 
@@ -159,6 +161,10 @@ def test_recorded_messages_whose_calls_are_not_lists() -> None:
 
     assert [message.content for message in run.messages(clean=True)] == ["a", "b"]
     assert run.context_text().count("[Assistant]\nb") == 1
+    assert [shape["content"] for shape in run_shape(RunView(run._journal.log, run, run.version))["messages"]] == [
+        "a",
+        "b",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -72,18 +72,20 @@ def _listed(calls: Any) -> list[Any]:
 
 def _require_lists_of_calls(message: Any) -> None:
     """
-    Require that the calls of a message are lists.
+    Require that the calls of a message are lists, and its `additional_kwargs` a dict.
 
     Raises:
         InvalidInputError: a field for calls has another value, which would be lost.
     """
     beside = field(message, "additional_kwargs") or {}
     if not isinstance(beside, Mapping):
-        raise InvalidInputError(f"the `additional_kwargs` of a message are {beside!r}: give a dict")
+        raise InvalidInputError(
+            f"the `additional_kwargs` of a message are of the type {type(beside).__name__}: give a dict"
+        )
     for held, name in ((message, "tool_calls"), (beside, "tool_calls"), (message, "invalid_tool_calls")):
         calls = field(held, name)
         if calls and not isinstance(calls, list | tuple):
-            raise InvalidInputError(f"the `{name}` of a message are {calls!r}: give a list")
+            raise InvalidInputError(f"the `{name}` of a message are of the type {type(calls).__name__}: give a list")
 
 
 def is_blank(value: Any) -> bool:

@@ -25,7 +25,7 @@ from ..domain.spans import Span
 IDENTITY = ("user", "session", "agent")
 # The fields of first events that hold a text of the caller.
 GIVEN = (*IDENTITY, "source")
-# A misspelt name is compared with the names that begin with the same letters, so many.
+# A misspelt name is compared with at most COMPARED_MAX names that begin with the same COMMON_LETTERS letters.
 COMMON_LETTERS = 2
 COMPARED_MAX, ALIKE = 1_000, 0.8
 
@@ -83,7 +83,7 @@ def names_begun(log: LiveLog, begun: str, kinds: Iterable[str] = KINDS, *, limit
 
 
 def names_alike(log: LiveLog, name: str, kinds: Iterable[str], limit: int) -> list[str]:
-    """Return the names of contexts that are most like a misspelt one, the nearest first."""
+    """Return those of the compared names of contexts that are most like a misspelt one, the nearest first."""
     from difflib import get_close_matches
 
     kind, colon, _ = name.partition(":")

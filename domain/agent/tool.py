@@ -170,7 +170,7 @@ class BaseTool:
             }
             found: dict[str, Any] = create_model(self.__name__, **fields).model_json_schema()
             return found
-        except (PydanticUserError, NameError, TypeError) as error:
+        except (PydanticUserError, NameError, TypeError, AttributeError, KeyError) as error:
             raise InvalidInputError(
                 f"the parameters of tool {self.__name__!r} have no JSON schema: annotate them with "
                 f"plain types ({error})"

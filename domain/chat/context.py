@@ -559,13 +559,12 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Take items out of the view, a call together with its output, and return the effect on the prompt.
 
-        Thinking that is kept as an item of its own leaves with the last item that it led to.
-
-        The items stay in the past and in `evicted_items()`, and can be restored.
+        Thinking that is kept as an item of its own leaves with the last item that it led to; reasoning of the Responses
+        API takes these along. The items stay in the past and in `evicted_items()`, and can be restored.
 
         Raises:
             NotFoundError: the context never held one of them.
-            InvalidInputError: one of them is pinned.
+            InvalidInputError: one of them, or an item that leaves with it, is pinned.
             ConcurrencyError: another writer came first.
         """
         from .eviction import Eviction
@@ -588,7 +587,8 @@ class ChatContext(ChatView["ChatContext"]):
         """
         Put items back into their places, a call together with its output, and return the ids of the restored items.
 
-        Without ids: the items that the last evict, truncate or clear took out and that are not back yet.
+        Thinking comes back with what it led to. Without ids: the items that the last evict, truncate or clear took out
+        and that are not back yet.
 
         Raises:
             NotFoundError: the context never held one of them.

@@ -46,11 +46,6 @@ def is_of_model(item: ChatItemEvent | None) -> bool:
     return isinstance(item, FunctionCalled) or is_spoken(item)
 
 
-def leads(item: ChatItemEvent, following: ChatItemEvent) -> bool:
-    """Return whether an item is an entry, such as thinking, that belongs to the answer that the next item continues."""
-    return is_spoken(item) and is_apart(item) and is_of_model(following)
-
-
 class Pairs(msgspec.Struct, frozen=True):
     """Indexes in a list of items: the output of each answered call, and the call of each such output."""
 
@@ -174,10 +169,7 @@ def pending_answers(
 
 
 def start_of_answer(items: Sequence[ChatItemEvent], index: int) -> int:
-    """
-    Return the index of the first item of the answer to which the one at `index` belongs: thinking that is kept apart,
-    the message, or the first call.
-    """
+    """Return the index of the first item of the answer that made the call at `index`: its message or its first call."""
     first = index
     for at in range(index - 1, -1, -1):
         item, origin = items[at], items[first].origin
@@ -190,8 +182,6 @@ def start_of_answer(items: Sequence[ChatItemEvent], index: int) -> int:
         first = at
         if is_spoken(item):
             break
-    while first and leads(items[first - 1], items[first]):
-        first -= 1
     return first
 
 

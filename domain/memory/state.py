@@ -212,7 +212,7 @@ def forgotten(events: Sequence[Event], stream: str, key: str | None) -> list[tup
     if key is None:
         return list(gone.values())
     if key not in gone:
-        raise NotFoundError(f"nothing was forgotten under {key!r} in {stream}, or it was restored since")
+        raise NotFoundError(f"nothing was forgotten under {key!r} in {stream}, or it was restored or replaced since")
     return [gone[key]]
 
 

@@ -320,7 +320,7 @@ class Merging(AddingChange):
         return "theirs" if their_time > our_time else "ours"
 
     async def fire_before(self, container: Owner, stage: Stage) -> None:
-        assert self._merge is not None, "a change is prepared before it is announced"
+        assert self._merge is not None, "a change is prepared before its hooks are called"
         for held in self._dropped:
             await fire_for_item(container, "BEFORE_REMOVE", held)
             stage.apply(container.kind.evicted(items=spans_of([held.ref]), reason="merge", change=-held.totals))

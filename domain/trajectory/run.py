@@ -265,7 +265,7 @@ class Run(Context[RunState]):
         """
         Drop the state from memory if another process has erased something, before an event copies values of a node.
 
-        The append itself does not check for erasures, as the append of a summary does: all runs would then wait for one
+        Unlike the append of a summary, the append itself does not check for erasures: all runs would then wait for one
         slice.
         """
         from ..erasure.foreign_erasures import look

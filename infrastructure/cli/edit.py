@@ -46,7 +46,7 @@ def evict(context: str, items: tuple[str, ...], reason: str | None) -> None:
     if not eviction.item_ids:
         note("what was named had left the view before: nothing was changed")
     elif len(eviction.item_ids) > len(named):
-        note("calls and outputs leave together, so more left than was named")
+        note("items that belong together leave together, so more left than was named")
 
 
 def _sentence(eviction: Eviction) -> str:

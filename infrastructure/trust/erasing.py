@@ -72,7 +72,7 @@ ERASURES: Decider[Erasures] = Decider(decide, fold, Erasures(), is_opened=False)
 # Each event that others record in a held context meanwhile costs an attempt, too.
 ATTEMPTS_MAX = 100
 SALT_BYTES = 16
-# The last events of the stream that are read when a store is opened: an unfinished erasure is among them.
+# How many of the last events of the stream are read when a store is opened: an unfinished erasure is among them.
 RECENT_EVENTS = 64
 # Places that no erasure of a store reaches.
 OUTSIDE = ("exports, copies and backups that were made before", "objects, texts and logs of programs that read them")

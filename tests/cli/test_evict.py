@@ -18,7 +18,7 @@ def test_items_leave_and_the_cache_is_spoken_of(talking: Path) -> None:
         "chat:support @8: 3 items evicted, about 33 tokens; the prompt changes from message 2 (from 0) on, about 14 "
         "tokens before it can still come from the provider's cache\n"
     )
-    assert ended.err == "note: calls and outputs leave together, so more left than was named\n"
+    assert ended.err == "note: items that belong together leave together, so more left than was named\n"
     assert said(talking, "support") == ["Be brief.", "Where is order 7?", "And order 8?"]
 
 

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from refold import ChatContext
+from refold import ChatContext, ChatMessage, ChatRole
+from refold.domain.chat.rules.summaries import plan_summary
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.responses.receive import items_from_session
 from tests.contract.chat_checking import Teller
@@ -23,6 +24,10 @@ ANSWERS = st.lists(
 )
 EDITS = ["evict", "evict", "evict", "restore", "restore last", "truncate", "summarize", "pin"]
 STEPS = st.lists(st.tuples(st.sampled_from(EDITS), st.integers(0, 30)), max_size=8)
+
+
+# The types of the outputs. One of a computer, and its call, are entries that only this API understands.
+OUTPUTS = {"call": "function_call_output", "computer": "computer_call_output"}
 
 
 class Session:
@@ -46,6 +51,7 @@ class Session:
                 self.entries.append({"type": "reasoning", "id": reasoning, "summary": []})
             entries: dict[str, dict[str, Any]] = {
                 "search": {"type": "web_search_call", "id": f"ws_{name}", "status": "completed"},
+                "computer": {"type": "computer_call", "id": f"cu_{name}", "call_id": name, "status": "completed"},
                 "message": {
                     "type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed",
                     "content": [{"type": "output_text", "text": name, "annotations": []}],
@@ -54,8 +60,9 @@ class Session:
             }  # fmt: skip
             self.entries.append(entries[sort])
             self.needed[entries[sort]["id"]] = reasoning
-        called = [f"{number}_{place}" for place, sort in enumerate(answer) if sort == "call"]
-        self.entries += [{"type": "function_call_output", "call_id": name, "output": "1"} for name in called]
+        for place, sort in enumerate(answer):
+            if sort in OUTPUTS:
+                self.entries.append({"type": OUTPUTS[sort], "call_id": f"{number}_{place}", "output": "1"})
 
     def edit(self, edit: str, number: int) -> None:
         """Make one change; a pinned item may forbid it."""
@@ -95,3 +102,43 @@ def test_a_request_is_valid_after_any_edit(answers: list[tuple[str, ...]], steps
     for edit, number in steps:
         session.edit(edit, number)
         session.require_valid()
+
+
+def test_entries_that_are_no_thinking_leave_one_by_one() -> None:
+    """A long run of calls of a computer in one turn is many answers, for truncation and for summaries."""
+    chat = Session([("computer",)] * 100).chat
+
+    assert plan_summary(chat._state.items, 0, keep_items=20) is not None
+    assert len(chat.fork().truncate(max_items=100).items) > 90
+
+
+def test_a_call_that_a_person_changed_does_not_come_back_with_its_reasoning() -> None:
+    """The call that took its place is in the view."""
+    session = Session([("call",)])
+    chat = ChatContext()
+    chat.record_items(items_from_session(session.entries[:-1]))
+    chat.approvals.request("0_0", by="triage")
+    chat.approvals.change("0_0", '{"order": 8}', by="mia")
+    reasoning = chat.items[1].id
+
+    chat.evict(reasoning)
+    chat.restore(reasoning)
+
+    assert [call.arguments for answer in chat.pending_calls() for call in answer.calls] == ['{"order": 8}']
+
+
+def test_an_inserted_message_belongs_to_no_answer() -> None:
+    """It was recorded between reasoning and its answer, and stands elsewhere."""
+    session = Session([("message",)])
+    question, _, reasoning, answer = items_from_session(session.entries)
+    session.chat = chat = ChatContext()
+    chat.record_items([question, reasoning])
+    inserted = ChatMessage(role=ChatRole.ASSISTANT, content=["Hello."], created_at=1.0)
+    chat.insert(inserted)
+    chat.record_items([answer])
+
+    chat.evict(inserted.id)
+    session.require_valid()
+    assert len(chat.items) == 3
+    chat.evict(reasoning.id)
+    assert [item.id for item in chat.items] == [question.id]

@@ -15,13 +15,13 @@ from ...errors import CallSettledError, DecisionRefusedError, DuplicateItemError
 from ...spans import Ref, Span, joined_spans
 from ...totals import Totals
 from .. import events as chat
-from ..describe import is_thinking
-from ..pairing import IN_BATCH, is_of_model, pair_calls
+from ..pairing import IN_BATCH, pair_calls
 from ..pieces import is_erased, written
 from ..state.fold import ChatState
 from ..state.item_table import totals_of
 from ..state.sequence import Items
 from .commands import Clear, EvictItems, InsertItems, PinItems, ReplaceInstructions, RestoreItems, WritePiece
+from .thinking import answers_to, thinking_of
 
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
@@ -307,49 +307,9 @@ def with_thinking(items: Items, ordinals: Iterable[int], *, are_gone: bool = Fal
     The Responses API refuses reasoning without what it led to, and the reverse, so there each takes the other along.
     """
     chosen = set(ordinals)
-    for ordinal in list(chosen):
-        if _is_needed_behind(items.item_table.items[ordinal]):
-            chosen.update(led for led in _led_to(items, ordinal) if items.shows(led) != are_gone)
+    chosen |= answers_to(items, chosen, are_gone=are_gone)
     chosen.update(with_partners(items, chosen, are_gone=are_gone))
-    for ordinal in sorted(chosen):
-        for thinking in _thinking_before(items, ordinal):
-            others = () if are_gone else (led for led in _led_to(items, thinking) if led not in chosen)
-            if items.shows(thinking) != are_gone and not any(map(items.shows, others)):
-                chosen.add(thinking)
-    return sorted(chosen)
-
-
-def _is_needed_behind(item: chat.ChatItemEvent) -> bool:
-    return item.origin is not None and b'"responses"' in item.origin.rest and is_thinking(item)
-
-
-def _thinking_before(items: Items, ordinal: int) -> list[int]:
-    """Return the ordinals of the thinking, recorded as entries of their own, of the answer that an item belongs to."""
-    known = items.item_table.items
-    while ordinal and is_of_model(known[ordinal]) and _goes_on(known[ordinal]) and not is_thinking(known[ordinal - 1]):
-        ordinal -= 1
-    found = []
-    while ordinal and is_of_model(known[ordinal]) and is_thinking(known[ordinal - 1]):
-        ordinal -= 1
-        found.append(ordinal)
-    return found
-
-
-def _led_to(items: Items, thinking: int) -> list[int]:
-    """Return the ordinals of the items of the answer that was recorded behind its thinking."""
-    found: list[int] = []
-    for ordinal in range(thinking + 1, items.reach):
-        item = items.item_table.items[ordinal]
-        if not is_of_model(item) or (found and (is_thinking(item) or not _goes_on(item))):
-            break
-        if not is_thinking(item):
-            found.append(ordinal)
-    return found
-
-
-def _goes_on(item: chat.ChatItemEvent) -> bool:
-    """Return whether an item belongs to the same message of its source as the item before it."""
-    return item.origin is not None and not item.origin.starts
+    return sorted(chosen | thinking_of(items, chosen, are_gone=are_gone))
 
 
 def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:

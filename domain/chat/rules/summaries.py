@@ -9,12 +9,13 @@ import msgspec
 from ...arguments import require_optional, require_whole
 from ...errors import DecisionRefusedError, NotFoundError
 from .. import events as chat
-from ..pairing import is_of_model, leads, pair_calls, start_of_answer
+from ..pairing import pair_calls
 from ..state.fold import ChatState
 from ..state.item_table import totals_of
 from ..state.sequence import Items
 from .commands import Summarize, UndoSummary
 from .edits import spans_by_age, with_partners
+from .thinking import last_thinking, leads
 from .truncation import begins_answer
 
 
@@ -38,7 +39,7 @@ def plan_summary(items: Items, keep_recent_turns: int, keep_items: int | None = 
 
     It covers everything before the `keep_recent_turns`-th last user message, or before the last `keep_items` items and
     the answer that they begin in, except handoffs, config updates, instructions, the last user message, pinned items,
-    and calls whose output stays. Earlier summaries are included in the new one.
+    calls whose output stays, and thinking whose answer stays. Earlier summaries are included in the new one.
 
     Raises:
         InvalidInputError: a negative number of turns, or no item is to stay.
@@ -82,7 +83,7 @@ def _answer_at(shown: Sequence[chat.ChatItemEvent], keep: int) -> int | None:
 
 def _covered(items: Items, shown: Sequence[chat.ChatItemEvent], cut: int) -> list[chat.ChatItemEvent]:
     """Return the items before the place `cut` that may leave the view, earlier summaries among them."""
-    pairs = pair_calls(shown)
+    pairs, thinking = pair_calls(shown), last_thinking(shown)
     order = items.order()
     question = max((place for place, item in enumerate(shown) if chat.is_user(item)), default=-1)
     waiting = [
@@ -103,9 +104,8 @@ def _covered(items: Items, shown: Sequence[chat.ChatItemEvent], cut: int) -> lis
         # A call and its output stay or leave together, and so do thinking and what it led to.
         partner = pairs.partner(place)
         waiting += [] if partner is None else [partner]
-        start = start_of_answer(shown, place) if is_of_model(shown[place]) else place
-        waiting += [start] if chat.is_apart(shown[start]) else []
-        waiting += [place + 1] if place < cut and leads(shown[place], shown[place + 1]) else []
+        waiting += [] if (before := thinking[place]) is None else [before]
+        waiting += [place + 1] if place < cut and thinking[place + 1] == place else []
     return [item for place, item in enumerate(shown[:cut]) if place not in staying]
 
 

@@ -7,6 +7,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable
 from itertools import takewhile
 
+from ..describe import is_thinking
 from ..events import (
     ChatEvent,
     ChatItemEvent,
@@ -19,11 +20,12 @@ from ..events import (
     is_summary,
     is_user,
 )
-from ..pairing import is_spoken, leads, pair_calls
+from ..pairing import is_spoken, pair_calls
 from ..state.fold import ChatState
 from ..tokens import DEFAULT, estimate_tokens
 from .commands import Truncate
 from .edits import evicted
+from .thinking import leads
 
 
 def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
@@ -34,8 +36,9 @@ def truncate(command: Truncate, state: ChatState) -> list[ChatEvent]:
     each with its parallel calls and their outputs.
 
     Protected are the first instructions, the first summary, the last user message, all handoffs and config updates,
-    answers with a call that waits for its output, and pinned items. A pinned call or output also protects its answer
-    and its user message. Then calls without outputs and outputs without calls leave, too.
+    answers with a call that waits for its output, and pinned items. A pinned call, output or thinking also protects its
+    answer and its user message, and a pinned answer its thinking. Then calls without outputs and outputs without calls
+    leave, too.
     """
     if command.max_items is None and command.max_tokens is None:
         return []
@@ -153,11 +156,12 @@ class Truncation:
             partners = map(pairs.partner, pinned)
             pinned.update([place for place in partners if place is not None])
             if self._limits.whole_turns:
-                calls = [place for place in pinned if self._is_call(place) or is_apart(self.items[place])]
+                calls = [place for place in pinned if self._is_call(place) or is_thinking(self.items[place])]
                 pinned |= self._with_answers(calls)
                 pinned.update([user for call in calls if (user := self._user_of(call)) is not None])
-                self._link()
-                pinned.update([entry for place in list(pinned) for entry in self._entries_before(place)])
+                if any(map(is_apart, self.items)):
+                    self._link()
+                    pinned.update([entry for place in list(pinned) for entry in self._thinking_before(place)])
             self._pinned = frozenset(pinned)
             for place in self._pinned:
                 self._loose.pop(place, None)
@@ -269,9 +273,9 @@ class Truncation:
         if begins_answer(self.items[place]) and self._is_call(self._following[place]):
             place = self._following[place]
         found = self._calls_around(place) if self._is_call(place) else [place]
-        return [*self._entries_before(found[0]), *found]
+        return [*self._thinking_before(found[0]), *found]
 
-    def _entries_before(self, place: int) -> list[int]:
+    def _thinking_before(self, place: int) -> list[int]:
         """Return the places of the entries, such as thinking, that belong to the answer that begins at a place."""
         found = []
         while self._leads(place := self._previous[place]):

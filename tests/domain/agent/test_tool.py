@@ -311,6 +311,10 @@ def test_a_tools_schema() -> None:
     async def strange(what: "Nothing") -> None:  # type: ignore[name-defined]  # noqa: F821
         pass
 
+    @tool
+    async def listed(names: [str]) -> None:  # type: ignore[misc,valid-type]
+        pass
+
     schema = measure.schema()
     assert (schema["name"], schema["description"]) == ("measure", "Measure a way.")
     assert {name: part["type"] for name, part in schema["parameters"]["properties"].items()} == {
@@ -321,8 +325,9 @@ def test_a_tools_schema() -> None:
     assert schema["parameters"]["required"] == ["start", "ends"]
     assert schema["parameters"]["properties"]["start"]["description"] == "a town"
     assert tool_schemas([measure]) == tool_schemas([schema])
-    with pytest.raises(InvalidInputError, match=r"tool 'strange' have no JSON schema"):
-        strange.schema()
+    for wrong in (strange, listed):
+        with pytest.raises(InvalidInputError, match=f"tool '{wrong.__name__}' have no JSON schema"):
+            wrong.schema()
     chat = ChatContext()
     chat.add_function_call("measure", "{}")
     assert len(chat.copy(tools=[measure])) == 1

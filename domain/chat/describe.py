@@ -242,7 +242,9 @@ def source_entry_type(item: chat.ChatItemEvent) -> str | None:
     objects = [*_objects(kept), *_objects(_beside(item))]
     sorts = [sort for one in objects if (sort := _entry_type_in(one)) is not None]
     # Thinking of Pydantic AI is kept without its type, and no other entry without a type has a text.
-    unnamed = "thinking" if thoughts_of(item) or (isinstance(item, chat.MessageAdded) and item.content) else "entry"
+    is_signed = any("signature" in one for one in objects)
+    has_text = bool(thoughts_of(item)) or (isinstance(item, chat.MessageAdded) and bool(item.content))
+    unnamed = "thinking" if is_signed or has_text else "entry"
     return next((sort for sort in sorts if sort in THOUGHTS), sorts[0] if sorts else unnamed)
 
 

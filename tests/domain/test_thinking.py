@@ -10,19 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from refold import ChatContext, ChatMessage, ChatRole
+from refold.domain.chat.events import Spoken
 from refold.domain.chat.rules.summaries import plan_summary
 from refold.domain.errors import InvalidInputError
 from refold.domain.formats.responses.receive import items_from_session
+from refold.domain.formats.responses.send import entries_of
 from tests.contract.chat_checking import Teller
 from tests.domain.strategies import PROPERTY
 
-# What the model answered at once, behind reasoning. A tool that ran at the provider has reasoning behind it again.
+# What the model answered at once, behind reasoning. A tool that ran at the provider has reasoning behind it again; a
+# call that was interrupted has no output.
 ANSWERS = st.lists(
-    st.sampled_from([("message",), ("call",), ("call", "call"), ("message", "call"), ("search", "message")]),
+    st.sampled_from(
+        [("message",), ("call",), ("call", "call"), ("message", "call"), ("search", "message"), ("interrupted",)]
+    ),
     min_size=1,
     max_size=5,
 )
-EDITS = ["evict", "evict", "evict", "restore", "restore last", "truncate", "summarize", "pin"]
+EDITS = ["evict", "evict", "evict", "restore", "restore last", "truncate", "summarize", "pin", "hand off", "merge"]
 STEPS = st.lists(st.tuples(st.sampled_from(EDITS), st.integers(0, 30)), max_size=8)
 
 
@@ -56,8 +61,9 @@ class Session:
                     "type": "message", "id": f"msg_{name}", "role": "assistant", "status": "completed",
                     "content": [{"type": "output_text", "text": name, "annotations": []}],
                 },
-                "call": {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": "f", "arguments": "{}"},
             }  # fmt: skip
+            call = {"type": "function_call", "id": f"fc_{name}", "call_id": name, "name": "f", "arguments": "{}"}
+            entries["call"] = entries["interrupted"] = call
             self.entries.append(entries[sort])
             self.needed[entries[sort]["id"]] = reasoning
         for place, sort in enumerate(answer):
@@ -83,11 +89,26 @@ class Session:
                     chat.pin(item_id)
                 case "summarize":
                     asyncio.run(chat.summarize(Teller("In short."), keep_items=number % 6 + 1))
+                case "hand off":
+                    chat.add_handoff("triage", "refunds")
+                case "merge":
+                    self._merge_a_fork()
+
+    def _merge_a_fork(self) -> None:
+        """Merge answers of a fork, which come before what was recorded here in the meantime."""
+        fork = self.chat.fork()
+        known = len(self.entries)
+        self._add_answer(known, ("message", "call"))
+        fork.record_items(items_from_session(self.entries[known:]))
+        self.chat.record_items(items_from_session([{"role": "user", "content": f"And {known}?"}]))
+        asyncio.run(self.chat.merge(fork))
 
     def require_valid(self) -> None:
-        """Assert that the API would take what is sent: it refuses reasoning without what it led to, and the reverse."""
-        sent, _ = self.chat.to_openai_responses()
-        ids = [entry.get("id", "") for entry in sent]
+        """Assert that the API would take the entries: it refuses reasoning without what it led to, and the reverse."""
+        entries = [
+            entry for item in self.chat.recorded_items() if isinstance(item, Spoken) for entry in entries_of(item)
+        ]
+        ids = [entry.get("id", "") for entry in entries]
         for place, item_id in enumerate(ids):
             if item_id.startswith("rs_"):
                 assert self.needed.get(ids[place + 1]) == item_id, ids
@@ -97,7 +118,7 @@ class Session:
 @PROPERTY
 @given(ANSWERS, STEPS)
 def test_a_request_is_valid_after_any_edit(answers: list[tuple[str, ...]], steps: list[tuple[str, int]]) -> None:
-    """After evictions, restores, truncations and summaries of any items, some of them pinned."""
+    """After evictions, restores, truncations, summaries and merges of any items, some of them pinned."""
     session = Session(answers)
     for edit, number in steps:
         session.edit(edit, number)

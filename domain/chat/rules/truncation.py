@@ -161,7 +161,8 @@ class Truncation:
                 pinned.update([user for call in calls if (user := self._user_of(call)) is not None])
                 if any(map(is_apart, self.items)):
                     self._link()
-                    pinned.update([entry for place in list(pinned) for entry in self._thinking_before(place)])
+                    heads = [place for place in pinned if not is_thinking(self.items[place])]
+                    pinned.update([thinking for place in heads for thinking in self._thinking_before(place)])
             self._pinned = frozenset(pinned)
             for place in self._pinned:
                 self._loose.pop(place, None)
@@ -276,7 +277,7 @@ class Truncation:
         return [*self._thinking_before(found[0]), *found]
 
     def _thinking_before(self, place: int) -> list[int]:
-        """Return the places of the entries, such as thinking, that belong to the answer that begins at a place."""
+        """Return the places of the thinking that belongs to the answer that begins at a place."""
         found = []
         while self._leads(place := self._previous[place]):
             found.append(place)
@@ -294,7 +295,7 @@ class Truncation:
         return found
 
     def _leads(self, place: int) -> bool:
-        """Return whether the item at a place is an entry of the answer that the item behind it belongs to."""
+        """Return whether the item at a place is thinking of the answer that the item behind it belongs to."""
         following = NONE if place == NONE else self._following[place]
         return following != NONE and leads(self.items[place], self.items[following])
 
@@ -311,7 +312,10 @@ class Truncation:
 
     def _with_answers(self, calls: Iterable[int]) -> set[int]:
         """Return calls with all items of their answers, and the outputs of those."""
-        whole = {place for call in calls for place in self._answer(call)}
+        whole: set[int] = set()
+        for call in calls:
+            if call not in whole:
+                whole.update(self._answer(call))
         return whole.union(output for place in whole if (output := self._output_of(place)) is not None)
 
     def _user_of(self, place: int) -> int | None:
@@ -325,10 +329,18 @@ class Truncation:
         for call_id in self._touched:
             calls, outputs = self._calls.get(call_id), self._outputs.get(call_id)
             if calls and not outputs:
-                leaving += [self._take_out(call) for call in list(calls) if call not in kept]
+                for call in [call for call in calls if call not in kept]:
+                    leaving += [self._take_out(place) for place in [*self._only_thinking_of(call, kept), call]]
             elif outputs and not calls:
                 leaving += [self._take_out(output) for output in list(outputs) if output not in kept]
         return leaving
+
+    def _only_thinking_of(self, call: int, kept: set[int]) -> list[int]:
+        """Return the places of the thinking that led to a call and to nothing else in the view."""
+        self._link()
+        if self._is_call(self._following[call]):
+            return []
+        return [place for place in self._thinking_before(call) if place in self._loose and place not in kept]
 
     def _take_out(self, place: int) -> int:
         item = self.items[place]

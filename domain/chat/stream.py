@@ -137,20 +137,14 @@ class MessageStream:
         length, waiting = self._kept
         if self._recorded_at is None and not waiting and not self._metrics:
             return
-        # The text of an error may hold a lone surrogate, as from the name of a file, which nothing can store.
-        reason = None if kind is None else f"{kind.__name__}: {error}".rstrip(": ").encode(errors="replace").decode()
+        text, reason = "".join(waiting), None if error is None else _reason(error)
         last = WritePiece(
-            self._place,
-            self.message_id,
-            length,
-            "".join(waiting),
-            is_last=True,
-            incomplete=reason,
-            metrics=self._metrics,
+            self._place, self.message_id, length, text, is_last=True, incomplete=reason, metrics=self._metrics
         )
         try:
             self._begin()
             self._record(last, catch_up=True)
+            self._kept = (length + len(text), [])
         except RefoldError as fault:
             if error is None:
                 raise
@@ -208,3 +202,12 @@ class MessageStream:
         self._kept = (length + end, [rest] if rest else [])
         self._bytes = len(rest.encode())
         self._recorded_at = self._system.now()
+
+
+def _reason(error: BaseException) -> str:
+    """Return the type and the text of an error, without lone surrogates, as of the name of a file."""
+    try:
+        text = str(error)
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text}".rstrip(": ").encode(errors="replace").decode()

@@ -324,3 +324,21 @@ def test_an_interrupt_behind_an_append(at: int, monkeypatch: pytest.MonkeyPatch)
                 out.write(word)
 
     assert (chat.messages()[0].content, chat.messages()[0].incomplete) == (["one two three "], None)
+
+
+def test_nothing_waits_behind_the_block() -> None:
+    """The last piece has all text, so a flush has nothing to record; an error without a text ends the message, too."""
+
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    chat = ChatContext()
+    with chat.stream() as answer:
+        answer.write("All of it.")
+    answer.flush()
+    with pytest.raises(Unreadable), chat.stream() as answer:  # noqa: PT012 - it is raised within the block
+        answer.write("Half of")
+        raise Unreadable
+
+    assert [(one.text, one.incomplete) for one in chat.messages()] == [("All of it.", None), ("Half of", "Unreadable")]

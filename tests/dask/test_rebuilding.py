@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from distributed import Client
 
 import refold
 from refold.domain.errors import InvalidInputError, StorageUnavailableError
@@ -43,6 +44,9 @@ class Cluster:
         alone = ["--scheduler-file", str(file), "--nthreads", "1", "--no-nanny", "--no-dashboard"]
         self.workers = [start_python("tests.dask.worker", *alone, **quiet) for _ in range(2)]
         self.address = str(json.loads(file.read_text())["address"])
+        # A worker that comes later might get no partition: both can be given to the first one.
+        with Client(self.address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+            client.wait_for_workers(2, timeout=PATIENCE_SECONDS)
 
     def close(self) -> None:
         """Kill all of it."""

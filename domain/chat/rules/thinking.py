@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 
+from ...concurrency.locks import cached_property
 from .. import events as chat
 from ..describe import is_thinking
 from ..pairing import BETWEEN_CALLS, is_of_model

@@ -208,6 +208,6 @@ def _reason(error: BaseException) -> str:
     """Return the type and the text of an error, without lone surrogates, as of the name of a file."""
     try:
         text = str(error)
-    except Exception:
+    except Exception:  # Whatever the caller's class raises there, the message must end.
         text = ""
     return f"{type(error).__name__}: {text}".rstrip(": ").encode(errors="replace").decode()

@@ -21,7 +21,7 @@ from ..state.fold import ChatState
 from ..state.item_table import totals_of
 from ..state.sequence import Items
 from .commands import Clear, EvictItems, InsertItems, PinItems, ReplaceInstructions, RestoreItems, WritePiece
-from .thinking import answers_to, thinking_of
+from .thinking import Answers
 
 # `restore()` without ids puts these back. A summary is not among them: `undo_summary`, which also removes the summary,
 # reverts it.
@@ -306,10 +306,11 @@ def with_thinking(items: Items, ordinals: Iterable[int], *, are_gone: bool = Fal
 
     The Responses API refuses reasoning without what it led to, and the reverse, so there each takes the other along.
     """
+    answers = Answers(items, are_gone=are_gone)
     chosen = set(ordinals)
-    chosen |= answers_to(items, chosen, are_gone=are_gone)
+    chosen |= answers.led_by_reasoning(chosen)
     chosen.update(with_partners(items, chosen, are_gone=are_gone))
-    return sorted(chosen | thinking_of(items, chosen, are_gone=are_gone))
+    return sorted(chosen | answers.thinking_of(chosen))
 
 
 def spans_by_age(items: Items, ordinals: Iterable[int]) -> tuple[Span, ...]:

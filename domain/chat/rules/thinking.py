@@ -34,60 +34,56 @@ def last_thinking(items: Iterable[chat.ChatItemEvent]) -> list[int | None]:
     return found
 
 
-def answers_to(items: Items, thinking: Iterable[int], *, are_gone: bool) -> set[int]:
+class Answers:
     """
-    Return the ordinals of the items that leave the view with reasoning of the Responses API, as it is refused alone.
+    The answers of the model among all items ever held, in their places: what left the view is among them.
 
-    With `are_gone` those that come back with it. An item that left by another event, such as a call that a person
-    changed, stays away.
+    With `are_gone`, its methods return items that come back into the view; otherwise, items that leave it.
     """
-    found: set[int] = set()
-    chosen = {one for one in thinking if _is_reasoning(items.item_table.items[one])}
-    answers = _Answers(items)
-    for ordinal in chosen:
-        leaving = (led for led in answers.led_to(ordinal) if items.shows(led) != are_gone)
-        found.update(led for led in leaving if not are_gone or _left_together(items, led, ordinal))
-    return found
 
+    def __init__(self, items: Items, *, are_gone: bool) -> None:
+        self._items, self._are_gone = items, are_gone
+        # By ordinal, so that a run of thinking, or of calls, is walked once: what thinking led to, and the thinking of
+        # an item.
+        self._led: dict[int, list[int]] = {}
+        self._thinking: dict[int, list[int]] = {}
 
-def thinking_of(items: Items, chosen: set[int], *, are_gone: bool) -> set[int]:
-    """
-    Return the ordinals of the thinking that leaves the view with the chosen items: what it led to is gone then.
+    def led_by_reasoning(self, chosen: Iterable[int]) -> set[int]:
+        """
+        Return the ordinals of the items that reasoning of the Responses API among the chosen items takes along.
 
-    With `are_gone` the thinking that comes back with them: that which left with what it led to, and all reasoning of
-    the Responses API.
-    """
-    found: set[int] = set()
-    seen: set[int] = set()
-    known = items.item_table.items
-    answers = _Answers(items)
-    for ordinal in sorted(chosen):
-        is_done = ordinal in seen or not is_of_model(known[ordinal]) or is_thinking(known[ordinal])
-        before = [] if is_done else answers.thinking_before(ordinal)
-        if not before:
-            continue
-        led_to = answers.led_to(before[0])
-        seen.update(led_to)
-        if are_gone:
-            gone = [led for led in led_to if not items.shows(led)]
-            found.update(
-                one
-                for one in before
-                if not items.shows(one)
-                and (_is_reasoning(known[one]) or any(_left_together(items, led, one) for led in gone))
-            )
-        elif all(led in chosen or not items.shows(led) for led in led_to):
-            found.update(filter(items.shows, before))
-    return found
+        An item that left by another event than its reasoning, such as a call that a person changed, does not come back.
+        """
+        known = self._items.item_table.items
+        found: set[int] = set()
+        for ordinal in (one for one in chosen if _is_reasoning(known[one])):
+            moving = filter(self._moves, self._led_by(ordinal))
+            found.update(led for led in moving if not self._are_gone or self._left_together(led, ordinal))
+        return found
 
+    def thinking_of(self, chosen: set[int]) -> set[int]:
+        """
+        Return the ordinals of the thinking that leaves with the chosen items, as it led to nothing else in the view.
 
-class _Answers:
-    """The answers of the model among all items ever held, in their places: what left the view is among them."""
-
-    def __init__(self, items: Items) -> None:
-        self._items = items
-        self._led_to: dict[int, list[int]] = {}
-        self._before: dict[int, list[int]] = {}
+        Thinking comes back if it left together with what it led to; reasoning of the Responses API always does.
+        """
+        known = self._items.item_table.items
+        found: set[int] = set()
+        seen: set[int] = set()
+        for ordinal in sorted(chosen):
+            is_done = ordinal in seen or not is_of_model(known[ordinal]) or is_thinking(known[ordinal])
+            before = [] if is_done else self._thinking_before(ordinal)
+            if not before:
+                continue
+            seen.update(self._led_by(before[0]))
+            led = [one for one in self._led_by(before[0]) if self._moves(one)]
+            for thinking in filter(self._moves, before):
+                if self._are_gone:
+                    moves = _is_reasoning(known[thinking]) or any(self._left_together(one, thinking) for one in led)
+                else:
+                    moves = chosen.issuperset(led)
+                found.update([thinking] if moves else [])
+        return found
 
     @cached_property
     def _order(self) -> Sequence[int]:
@@ -98,7 +94,7 @@ class _Answers:
         is_moved = self._items.edits is not None and bool(self._items.edits.placed)
         return {ordinal: place for place, ordinal in enumerate(self._order)} if is_moved else self._order
 
-    def thinking_before(self, ordinal: int) -> list[int]:
+    def _thinking_before(self, ordinal: int) -> list[int]:
         """Return the ordinals of the thinking of the answer that an item belongs to, the last one first."""
         known, found, passed = self._items.item_table.items, list[int](), [ordinal]
         is_first = not _goes_on(known[ordinal])
@@ -113,23 +109,23 @@ class _Answers:
                 found.append(before)
             elif found or is_first or not is_of_model(item):
                 break
-            elif before in self._before:
-                found = self._before[before]
+            elif before in self._thinking:
+                found = self._thinking[before]
                 break
             else:
                 passed.append(before)
                 is_first = not _goes_on(item)
-        self._before.update(dict.fromkeys(passed, found))
+        self._thinking.update(dict.fromkeys(passed, found))
         return found
 
-    def led_to(self, thinking: int) -> list[int]:
+    def _led_by(self, thinking: int) -> list[int]:
         """Return the ordinals of the items of the answer behind its thinking."""
         found: list[int] = []
         passed = [thinking]
         for place in range(self._place_of[thinking] + 1, len(self._order)):
             ordinal = self._order[place]
-            if not found and ordinal in self._led_to:
-                found = self._led_to[ordinal]
+            if not found and ordinal in self._led:
+                found = self._led[ordinal]
                 break
             item = self._items.item_table.items[ordinal]
             if isinstance(item, BETWEEN_CALLS) or self._is_inserted(ordinal):
@@ -137,7 +133,7 @@ class _Answers:
             if not is_of_model(item) or (found and (is_thinking(item) or not _goes_on(item))):
                 break
             (passed if is_thinking(item) else found).append(ordinal)
-        self._led_to.update(dict.fromkeys(passed, found))
+        self._led.update(dict.fromkeys(passed, found))
         return found
 
     def _is_inserted(self, ordinal: int) -> bool:
@@ -146,13 +142,17 @@ class _Answers:
         is_placed = edits is not None and ordinal in edits.placed
         return is_placed and item.origin is None and isinstance(item, chat.MessageAdded)
 
+    def _moves(self, ordinal: int) -> bool:
+        """Return whether an item can leave the view, or with `are_gone` come back."""
+        return self._items.shows(ordinal) != self._are_gone
+
+    def _left_together(self, one: int, other: int) -> bool:
+        edits = self._items.edits
+        return edits is not None and edits.gone[one] is edits.gone[other]
+
 
 def _is_reasoning(item: chat.ChatItemEvent) -> bool:
     return item.origin is not None and b'"responses"' in item.origin.rest and is_thinking(item)
-
-
-def _left_together(items: Items, one: int, other: int) -> bool:
-    return items.edits is not None and items.edits.gone[one] is items.edits.gone[other]
 
 
 def _goes_on(item: chat.ChatItemEvent) -> bool:

@@ -437,7 +437,9 @@ VIEW_EVENTS = ViewEvent.__args__
 EditEvent = ViewEvent | ItemsPinned | ItemsUnpinned | ApprovalRequested | CallApproved | CallRejected | ConflictResolved
 Piece = MessageExtended | MessageFinished
 PIECES = Piece.__args__
-ChatEvent = Opened | ChatItemEvent | Piece | Named | StateSaved | EditEvent
+# All but the added items.
+OtherEvent = Opened | Piece | Named | StateSaved | EditEvent
+ChatEvent = ChatItemEvent | OtherEvent
 
 
 def added_item(event: object) -> ChatItemEvent | None:

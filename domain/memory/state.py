@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import msgspec
 from msgspec.structs import replace
@@ -95,10 +95,11 @@ def fold(state: MemoryState, events: Iterable[Completed]) -> MemoryState:
 
 def _evolved(state: MemoryState, event: Completed) -> MemoryState:
     state = replace(state, version=state.version + 1)
-    match recorded_event(event):
-        case MemoryRemembered() as remembered:
-            state = replace(state, last_at=max(state.last_at, remembered.at))
-            return _with(state, Held(state.version, remembered))
+    recorded: MemoryEvent = recorded_event(event)
+    match recorded:
+        case MemoryRemembered(at=at):
+            state = replace(state, last_at=max(state.last_at, at))
+            return _with(state, Held(state.version, recorded))
         case MemoryForgotten(items=items):
             return reduce(_without, refs_of(items), state)
         case MemoryRestored():
@@ -106,7 +107,9 @@ def _evolved(state: MemoryState, event: Completed) -> MemoryState:
             return reduce(_with, event.taken, state)
         case MemoryNamed(name=name, version=version):
             return replace(state, names={**state.names, name: version})
-    return state
+        case _:
+            _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
+            return state
 
 
 def _with(state: MemoryState, held: Held) -> MemoryState:

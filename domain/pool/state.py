@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Never
 
 import msgspec
 from msgspec.structs import replace
@@ -104,6 +104,9 @@ def _evolved(state: ContainerState, event: Completed) -> ContainerState:
             return _branched(state, recorded)
         case pool.PoolConflictResolved():
             return state  # The merge event that follows has the items that were chosen.
+        case _:
+            _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
+            return state
 
 
 def _with(state: ContainerState, held: Held) -> ContainerState:

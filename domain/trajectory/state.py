@@ -8,7 +8,7 @@ by `Ref`s; a `Ref` without a stream is in the run itself, others are in the earl
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -311,6 +311,8 @@ class _Fold:
                 self._is_closed = True
             case run.StepRefused() | run.PortraitRequested() | run.PortraitFailed() | run.PortraitDiscarded():
                 pass  # These are recorded, and change nothing.
+            case _:
+                _: Never = event  # A type checker sees to it that each event is named. Others are passed over.
 
     def _register(self, event: run.NodeRegistered) -> None:
         self._add_vertex(event.type, event)

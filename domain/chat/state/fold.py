@@ -9,7 +9,7 @@ that they touch. Totals are added up at the end.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Never
 
 import msgspec
 from msgspec.structs import replace
@@ -135,7 +135,7 @@ class _Fold:
     def apply(self, event: Completed, version: int) -> int:
         """Apply an event other than a plain append; return its version in its own stream."""
         taken = event.taken if isinstance(event, Resolved) else ()
-        recorded: chat.ChatEvent = recorded_event(event)
+        recorded: chat.OtherEvent = recorded_event(event)
         match recorded:
             case chat.Opened():
                 self._state = replace(self._state, opened=recorded)
@@ -160,8 +160,12 @@ class _Fold:
                 self._show(recorded.items)
             case chat.ItemsPinned() | chat.ItemsUnpinned():
                 self._pin(recorded.items, is_pinned=isinstance(recorded, chat.ItemsPinned))
-        # Some of the others only take items out of the view. Saved data is beside it, and a resolved conflict explains
-        # the events around it.
+            case chat.ItemsEvicted() | chat.Cleared():
+                pass  # They only take items out of the view, as below.
+            case chat.StateSaved() | chat.ConflictResolved():
+                pass  # Saved data is beside the view, and a resolved conflict explains the events around it.
+            case _:
+                _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
         left = left_by(recorded)
         if left is not None:
             summary = self._items.reach - 1 if isinstance(recorded, chat.Summarized) else None

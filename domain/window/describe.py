@@ -58,7 +58,7 @@ def describe(event: window.WindowEvent) -> Change:
 
 
 def _set(event: window.WindowOpened | window.WindowSettingsChanged) -> Change:
-    settings: dict[str, Any] = {"max_tokens": event.max_tokens, "policy": event.policy}
+    settings = window.settings_of(event)
     opened: dict[str, Any] | None = None
     if isinstance(event, window.WindowOpened):
         fields = {"user": event.user, "session": event.session, "agent": event.agent}
@@ -66,4 +66,5 @@ def _set(event: window.WindowOpened | window.WindowSettingsChanged) -> Change:
         # In JSON, the policy comes last if it is the usual one.
         is_usual = event.policy == "first_come"
         opened = {"max_tokens": event.max_tokens, **who, **settings} if is_usual else {**settings, **who}
-    return Change(lambda _: f"max_tokens={event.max_tokens} policy={event.policy}", opened=opened, settings=settings)
+    words = " ".join(f"{name}={value}" for name, value in settings.items())
+    return Change(lambda _: words, opened=opened, settings=settings)

@@ -8,7 +8,7 @@ that is not admitted, is recorded by one event, its origin; all later events nam
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, Literal, get_args
 
 from ..context.decider import VersionNamed
 from ..log.admission import Priority, Total, one_of
@@ -16,14 +16,25 @@ from ..log.envelope import TaggedEvent
 from ..spans import Span
 from ..totals import Totals
 
-POLICY = one_of("first_come", "evict_lower_priority")
+AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
+POLICIES: tuple[AdmissionPolicy, ...] = get_args(AdmissionPolicy)
 
 
-class WindowOpened(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="window.opened.v1"):
-    """The window was created; `policy` says which items are admitted: `first_come` or `evict_lower_priority`."""
+class SettingsEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
+    """The settings of a window from this event on; `policy` says which items are admitted."""
 
     max_tokens: int
-    policy: Annotated[str, POLICY] = "first_come"
+    policy: Annotated[str, one_of(*POLICIES)] = "first_come"
+
+
+def settings_of(source: Any) -> dict[str, Any]:
+    """Return the settings of a window by name, as an event or a state has them."""
+    return {name: getattr(source, name) for name in SettingsEvent.__struct_fields__}
+
+
+class WindowOpened(SettingsEvent, frozen=True, kw_only=True, gc=False, tag="window.opened.v1"):
+    """The window was created."""
+
     user: str | None = None
     session: str | None = None
     agent: str | None = None
@@ -85,11 +96,8 @@ class WindowCleared(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="windo
     change: Totals
 
 
-class WindowSettingsChanged(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="window.settings_changed.v1"):
-    """The budget and the policy were changed to these values; no item leaves because of it."""
-
-    max_tokens: int
-    policy: Annotated[str, POLICY] = "first_come"
+class WindowSettingsChanged(SettingsEvent, frozen=True, kw_only=True, gc=False, tag="window.settings_changed.v1"):
+    """The settings were changed to these values; no item leaves because of it."""
 
 
 class WindowNamed(VersionNamed, frozen=True, kw_only=True, gc=False, tag="window.named.v1"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 from msgspec.structs import asdict
@@ -77,10 +78,9 @@ class Clear(msgspec.Struct, frozen=True):
 
 
 class ChangeSettings(msgspec.Struct, frozen=True):
-    """Set the budget and the policy."""
+    """Change these settings, given by name."""
 
-    max_tokens: int
-    policy: str
+    changes: dict[str, Any]
 
 
 Command = Begin | Add | Put | SetItems | Remove | Evict | Restore | Clear | ChangeSettings | NameVersion
@@ -184,9 +184,10 @@ def decide(command: Command, state: WindowState) -> Sequence[Completed]:
             return _restore(stream, items, state)
         case Clear():
             return _clear(state)
-        case ChangeSettings(max_tokens=max_tokens, policy=policy):
-            is_so = (max_tokens, policy) == (state.max_tokens, state.policy)
-            return [] if is_so else [window.WindowSettingsChanged(max_tokens=max_tokens, policy=policy)]
+        case ChangeSettings(changes=changes):
+            before = window.settings_of(state)
+            after = before | changes
+            return [] if after == before else [window.WindowSettingsChanged(**after)]
         case NameVersion():
             return decide_name(command, state.names, window.WindowNamed)
 

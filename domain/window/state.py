@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import reduce
 from operator import attrgetter
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, Never, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -98,15 +98,16 @@ def fold(state: WindowState, events: Iterable[Completed]) -> WindowState:
 def _evolved(state: WindowState, event: Completed) -> WindowState:
     version = state.version + 1
     state = replace(state, version=version)
-    match recorded_event(event):
-        case window.WindowAdded() as added:
-            return _with(state, Held(version, added, (version, 0)))
-        case window.WindowReplaced() as replaced:
-            places = [_require_held(state, ref).place for ref in refs_of(replaced.old)]
+    recorded: window.WindowEvent = recorded_event(event)
+    match recorded:
+        case window.WindowAdded():
+            return _with(state, Held(version, recorded, (version, 0)))
+        case window.WindowReplaced(old=old):
+            places = [_require_held(state, ref).place for ref in refs_of(old)]
             if not places:
                 raise DamagedError(f"item {version} of a window", "it replaced nothing")
             place = min(places)
-            return _with(reduce(_without, refs_of(replaced.old), state), Held(version, replaced, place))
+            return _with(reduce(_without, refs_of(old), state), Held(version, recorded, place))
         case window.WindowEvicted(items=items):
             return reduce(_without, refs_of(items), state)
         case window.WindowRestored():
@@ -115,14 +116,17 @@ def _evolved(state: WindowState, event: Completed) -> WindowState:
             return reduce(_with, placed, state)
         case window.WindowCleared():
             return replace(state, held=NO_ITEMS, by_key=OrderedMap(), by_priority=OrderedMap())
-        case window.WindowOpened() as opened:
-            return replace(state, opened=opened, max_tokens=opened.max_tokens, policy=opened.policy)
-        case window.WindowSettingsChanged(max_tokens=max_tokens, policy=policy):
-            return replace(state, max_tokens=max_tokens, policy=policy)
+        case window.WindowOpened():
+            return replace(state, opened=recorded, **window.settings_of(recorded))
+        case window.WindowSettingsChanged():
+            return replace(state, **window.settings_of(recorded))
         case window.WindowNamed(name=name, version=named):
             return replace(state, names={**state.names, name: named})
-    # An item that was dropped was never in the window.
-    return state
+        case window.WindowDropped():
+            return state  # It was never in the window.
+        case _:
+            _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
+            return state
 
 
 def _with(state: WindowState, held: Held) -> WindowState:
@@ -179,8 +183,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     """
 
     version: int
-    max_tokens: int
-    policy: str
+    settings: window.WindowSettingsChanged
     names: dict[str, int]
     items: tuple[Span, ...]
     places: dict[int, tuple[int, int]]
@@ -194,8 +197,7 @@ def packed(state: WindowState) -> bytes:
     return msgspec.msgpack.encode(
         _Packed(
             version=state.version,
-            max_tokens=state.max_tokens,
-            policy=state.policy,
+            settings=window.WindowSettingsChanged(**window.settings_of(state)),
             names=state.names,
             items=_spans_of(items),
             places={held.version: held.place for held in items.values() if held.place != (held.version, 0)},
@@ -226,8 +228,7 @@ def unpacked(log: EventSource, stream: str, data: bytes) -> WindowState:
     return WindowState(
         version=short.version,
         opened=opened if isinstance(opened, window.WindowOpened) else None,
-        max_tokens=short.max_tokens,
-        policy=short.policy,
+        **window.settings_of(short.settings),
         held=_group_of(held.values()),
         by_key=_groups(held, short.by_key, attrgetter("event.key")),
         by_priority=_groups(held, short.by_priority, attrgetter("event.priority")),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..arguments import NotAnItemError, other_item, require_optional, require_whole
 from ..canonical import Without, require_unicode
@@ -21,12 +21,12 @@ from ..named_events import recorded_event
 from ..pool.state import ref_of
 from ..positions import Moment
 from . import rules
-from .events import WindowDropped, WindowOpened
+from .events import POLICIES, WindowDropped, WindowOpened
+from .events import AdmissionPolicy as AdmissionPolicy
 from .items import QUARTERS_PER_TOKEN, ContextItem, DroppedItem, EvictedItem
 from .state import Departures, WindowState
 
 MAX_TOKENS = 100_000
-AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
 
 # The seed counts a character as a quarter of a token, and twenty characters for the text that `build` puts around an
 # item.
@@ -108,11 +108,10 @@ def require_policy(policy: str) -> AdmissionPolicy:
     Raises:
         InvalidInputError: there is no such policy.
     """
-    if policy == "first_come":
-        return "first_come"
-    if policy == "evict_lower_priority":
-        return "evict_lower_priority"
-    raise InvalidInputError(f"policy is {policy!r}: take 'first_come' or 'evict_lower_priority'")
+    found = next((one for one in POLICIES if one == policy), None)
+    if found is None:
+        raise InvalidInputError(f"policy is {policy!r}: take {' or '.join(map(repr, POLICIES))}")
+    return found
 
 
 def _is_storable(number: int) -> bool:
@@ -189,7 +188,7 @@ class ContextWindow(Context[WindowState]):
 
     @max_tokens.setter
     def max_tokens(self, max_tokens: int) -> None:
-        self._set(rules.ChangeSettings(require_max_tokens(max_tokens), self.policy))
+        self._set(rules.ChangeSettings({"max_tokens": require_max_tokens(max_tokens)}))
 
     @property
     def policy(self) -> AdmissionPolicy:
@@ -198,7 +197,7 @@ class ContextWindow(Context[WindowState]):
 
     @policy.setter
     def policy(self, policy: AdmissionPolicy) -> None:
-        self._set(rules.ChangeSettings(self.max_tokens, require_policy(policy)))
+        self._set(rules.ChangeSettings({"policy": require_policy(policy)}))
 
     @property
     def items(self) -> FrozenList[ContextItem]:

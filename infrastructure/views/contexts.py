@@ -249,7 +249,9 @@ class WindowItemView(FoldedItemView):
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"max_tokens": self.state.max_tokens, "policy": self.state.policy}
+        from ...domain.window.events import settings_of
+
+        return settings_of(self.state)
 
     def _present_items(self) -> list[tuple[Ref, Item]]:
         return [(Ref(held.version), held.event) for held in self.state.held.in_order()]

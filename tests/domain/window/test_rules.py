@@ -136,8 +136,8 @@ def test_settings_and_names() -> None:
     """What is so already is no event."""
     changed = WindowSettingsChanged(max_tokens=5)
 
-    WINDOW.given(OPENED).when(ChangeSettings(5, "first_come")).then(changed)
-    WINDOW.given(OPENED, changed).when(ChangeSettings(5, "first_come")).then()
+    WINDOW.given(OPENED).when(ChangeSettings({"max_tokens": 5})).then(changed)
+    WINDOW.given(OPENED, changed).when(ChangeSettings({"max_tokens": 5})).then()
     WINDOW.given(OPENED).when(NameVersion("x", 1)).then(WindowNamed(name="x", version=1))
     WINDOW.given(OPENED, WindowNamed(name="x", version=1)).when(NameVersion("x", 1)).then()
     WINDOW.given(OPENED).when(NameVersion("1", 1)).then_refused(InvalidInputError)

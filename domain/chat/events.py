@@ -202,8 +202,9 @@ class StateSaved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.sta
     value: JsonObject = b""
 
 
-# The items that a model speaks or reads; the others are about the conversation.
+# The items that a model speaks or reads. The others are about the conversation: no provider is sent one.
 Spoken = MessageAdded | FunctionCalled | FunctionReturned
+ABOUT_CONVERSATION = (HandedOff, ConfigUpdated)
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated
 # A snapshot has the kind of each item as its index here.
 ITEM_EVENTS: tuple[type[ChatItemEvent], ...] = ChatItemEvent.__args__

@@ -16,24 +16,22 @@ import msgspec
 
 from ..errors import InvalidInputError, PendingCallsError
 from .events import (
+    ABOUT_CONVERSATION,
     ApprovalRequested,
     CallApproved,
     CallChanged,
     CallRejected,
     ChatItemEvent,
-    ConfigUpdated,
     FunctionCalled,
     FunctionReturned,
-    HandedOff,
     MessageAdded,
     is_apart,
 )
 
 # The way to send calls without an output: with a stub in its place, not at all, or to refuse the conversion.
 PendingRule = Literal["stub", "omit", "refuse"]
-# Items that may stand between the calls of a batch; all others end it.
-BETWEEN_CALLS = (HandedOff, ConfigUpdated)
-IN_BATCH = (FunctionCalled, *BETWEEN_CALLS)
+# The items of a batch of calls; all others end it.
+IN_BATCH = (FunctionCalled, *ABOUT_CONVERSATION)
 
 
 def is_spoken(item: ChatItemEvent | None) -> TypeGuard[MessageAdded]:
@@ -70,7 +68,7 @@ def pair_calls(items: Iterable[ChatItemEvent]) -> Pairs:
             in_batch = True
             waiting.setdefault(item.call_id, []).append((batch, index, item.id))  # type: ignore[union-attr]  # a call
             continue
-        if kind in BETWEEN_CALLS:
+        if kind in ABOUT_CONVERSATION:
             continue
         in_batch = False
         calls = waiting.get(item.call_id) if kind is FunctionReturned else None  # type: ignore[union-attr]
@@ -157,7 +155,7 @@ def pending_answers(
     last: ChatItemEvent | None = None
     for index, item in enumerate(items):
         kind = type(item)
-        if kind in BETWEEN_CALLS:
+        if kind in ABOUT_CONVERSATION:
             continue
         if kind is FunctionCalled:
             if type(last) is not FunctionCalled:
@@ -175,7 +173,7 @@ def start_of_answer(items: Sequence[ChatItemEvent], index: int) -> int:
         item, origin = items[at], items[first].origin
         if origin is not None and origin.starts:
             break
-        if isinstance(item, HandedOff | ConfigUpdated):
+        if isinstance(item, ABOUT_CONVERSATION):
             continue
         if not is_of_model(item):
             break

@@ -155,7 +155,7 @@ def _item(item: chat.ChatItemEvent | None, mask: Mask) -> chat.ChatItemEvent | N
     if item is None:
         return None
     left = _item_texts(item, mask)
-    if left is item or isinstance(left, chat.HandedOff | chat.ConfigUpdated):
+    if left is item or isinstance(left, chat.ABOUT_CONVERSATION):
         return left
     tokens = estimate_tokens(item)
     if isinstance(left, chat.MessageAdded):

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from ..chat.events import ChatItemEvent, ConfigUpdated, FunctionCalled, FunctionReturned, HandedOff, MessageAdded
+from ..chat.events import ABOUT_CONVERSATION, ChatItemEvent, FunctionCalled, FunctionReturned, MessageAdded
 from ..clock import REAL_SYSTEM
 from ..errors import InvalidInputError
 from .google.receive import GoogleReader
@@ -185,7 +185,7 @@ class ShareGptForm(DocumentForm):
 
     def grouped(self, items: Sequence[ChatItemEvent]) -> list[list[int]]:
         """Return each item by itself."""
-        return [[index] for index, item in enumerate(items) if not isinstance(item, HandedOff | ConfigUpdated)]
+        return [[index] for index, item in enumerate(items) if not isinstance(item, ABOUT_CONVERSATION)]
 
     def document(self, messages: Sequence[Message], context_id: str, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Return a conversation."""

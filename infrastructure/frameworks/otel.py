@@ -28,7 +28,7 @@ from ...domain.chat.events import (
     MessageFinished,
     Piece,
 )
-from ...domain.chat.pairing import BETWEEN_CALLS, answered_place
+from ...domain.chat.pairing import IN_BATCH, answered_place
 from ...domain.chat.pieces import written
 from ...domain.chat.usage import usage_of
 from ...domain.erasure.events import StoreErased
@@ -99,7 +99,7 @@ class Spans:
     def write(self, recorded: RecordedEvent) -> None:
         """Write the span that ends with an event, if one does; events come in the order of the log."""
         event = recorded.event
-        if isinstance(event, ChatItemEvent) and not isinstance(event, (FunctionCalled, *BETWEEN_CALLS)):
+        if isinstance(event, ChatItemEvent) and not isinstance(event, IN_BATCH):
             self._batches.pop(recorded.stream, None)
         match event:
             case FunctionCalled():

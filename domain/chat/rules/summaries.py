@@ -91,7 +91,7 @@ def _covered(items: Items, shown: Sequence[chat.ChatItemEvent], cut: int) -> lis
         for place, item in enumerate(shown)
         if place >= cut
         or place == question
-        or isinstance(item, chat.HandedOff | chat.ConfigUpdated)
+        or isinstance(item, chat.ABOUT_CONVERSATION)
         or chat.is_instructions(item)
         or items.is_pinned(order[place])
     ]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ...concurrency.locks import cached_property
 from .. import events as chat
 from ..describe import is_thinking
-from ..pairing import BETWEEN_CALLS, is_of_model
+from ..pairing import is_of_model
 from ..state.sequence import Items
 
 
@@ -22,7 +22,7 @@ def last_thinking(items: Iterable[chat.ChatItemEvent]) -> list[int | None]:
     thinking: int | None = None
     is_next = False
     for index, item in enumerate(items):
-        if isinstance(item, BETWEEN_CALLS):
+        if isinstance(item, chat.ABOUT_CONVERSATION):
             found.append(None)
         elif is_thinking(item):
             found.append(thinking if is_next else None)
@@ -103,7 +103,7 @@ class Answers:
         for place in range(self._place_of[ordinal] - 1, -1, -1):
             before = self._order[place]
             item = known[before]
-            if isinstance(item, BETWEEN_CALLS) or self._is_inserted(before):
+            if isinstance(item, chat.ABOUT_CONVERSATION) or self._is_inserted(before):
                 continue
             if is_thinking(item):
                 found.append(before)
@@ -128,7 +128,7 @@ class Answers:
                 found = self._led[ordinal]
                 break
             item = self._items.item_table.items[ordinal]
-            if isinstance(item, BETWEEN_CALLS) or self._is_inserted(ordinal):
+            if isinstance(item, chat.ABOUT_CONVERSATION) or self._is_inserted(ordinal):
                 continue
             if not is_of_model(item) or (found and (is_thinking(item) or not _goes_on(item))):
                 break

@@ -9,12 +9,11 @@ from itertools import takewhile
 
 from ..describe import is_thinking
 from ..events import (
+    ABOUT_CONVERSATION,
     ChatEvent,
     ChatItemEvent,
-    ConfigUpdated,
     FunctionCalled,
     FunctionReturned,
-    HandedOff,
     is_apart,
     is_instructions,
     is_summary,
@@ -120,7 +119,7 @@ class Truncation:
     def _link(self) -> None:
         for place in range(len(self._previous), len(self.items)):
             self._following.append(NONE)
-            if place not in self._shown or isinstance(self.items[place], HandedOff | ConfigUpdated):
+            if place not in self._shown or isinstance(self.items[place], ABOUT_CONVERSATION):
                 self._previous.append(NONE)
                 continue
             self._previous.append(self._newest)
@@ -177,7 +176,7 @@ class Truncation:
             self._has_instructions = is_first = True
         if not self._has_summary and is_summary(item):
             self._has_summary = is_first = True
-        return is_first or isinstance(item, HandedOff | ConfigUpdated)
+        return is_first or isinstance(item, ABOUT_CONVERSATION)
 
     def truncate(self) -> list[int]:
         """Remove the oldest items until the limits hold; return the places of all removed items, in order."""

@@ -105,7 +105,7 @@ def plain_blocks(item: chat.ChatItemEvent, beside: Beside) -> list[dict[str, Any
 def _grouped(items: Iterable[chat.ChatItemEvent]) -> list[list[chat.ChatItemEvent]]:
     groups: list[list[chat.ChatItemEvent]] = []
     for item in items:
-        if isinstance(item, chat.HandedOff | chat.ConfigUpdated):
+        if isinstance(item, chat.ABOUT_CONVERSATION):
             continue
         if groups and _belongs(item, groups[-1][-1]):
             groups[-1].append(item)

@@ -36,7 +36,7 @@ def grouped(items: Sequence[chat.ChatItemEvent]) -> list[list[int]]:
     last: chat.ChatItemEvent | None = None
     for index, item in enumerate(items):
         kind = type(item)
-        if kind is chat.HandedOff or kind is chat.ConfigUpdated:
+        if kind in chat.ABOUT_CONVERSATION:
             continue
         if kind is chat.FunctionCalled and last is not None and _belongs(item, last):
             groups[-1].append(index)

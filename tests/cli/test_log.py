@@ -19,10 +19,9 @@ from refold.domain.log.ports import Page
 from refold.domain.positions import BEGINNING, Moment, Position
 from refold.infrastructure.cli import log as list_module
 from refold.infrastructure.cli.damaged_log import Readable
-from refold.infrastructure.cli.lines import body_of, summary_of
+from refold.infrastructure.cli.lines import body_of
 from tests.cli.running import refold, started
 from tests.domain.chat_events import OPENED, configured, handed, returned, said
-from tests.golden.known import EVENTS
 
 CALLS = [
     {"id": f"c{order}", "type": "function", "function": {"name": "look_up", "arguments": f'{{"id":{order}}}'}}
@@ -393,13 +392,6 @@ def test_following_never_overlooks_what_comes_while_it_starts(database: Path) ->
     writer.join()
 
     assert [json.loads(line)["version"] for line in ended.out.splitlines()] == list(range(1, 33))
-
-
-def test_every_event_has_words() -> None:
-    """A line for each known event, as it stands in `words.txt`: of a new one it is to be added there."""
-    lines = [f"{type(event).__name__}: {summary_of(event)}" for event in EVENTS]
-
-    assert lines == Path(__file__).with_name("words.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_pictures_and_what_is_not_there_have_words() -> None:

@@ -74,7 +74,9 @@ def anchors(path: Path) -> set[str]:
 def section(path: Path, title: str) -> str:
     """Return what stands under a heading, up to the next one of the same or a higher level."""
     lines = path.read_text(encoding="utf-8").split("\n")
-    start = next(number for number, line in enumerate(lines) if line.lstrip("#").strip() == title and line[:1] == "#")
+    found = (number for number, line in enumerate(lines) if line.lstrip("#").strip() == title and line[:1] == "#")
+    start = next(found, None)
+    assert start is not None, f"{path.name} has no heading {title!r}: add the section"
     level = len(lines[start]) - len(lines[start].lstrip("#"))
     higher = re.compile(rf"#{{1,{level}}} ")
     rest = lines[start + 1 :]

@@ -123,7 +123,14 @@ def test_signatures_are_exact(name: str) -> None:
             {key: part[key] for key in part if key in kept}
             for part, kept in zip(found, compared(shown, with_init=False), strict=True)
         )
-    assert compared(shown, with_init=with_init) == found
+    documented_as = compared(shown, with_init=with_init)
+    assert documented_as == found, f"correct {', '.join(differing(documented_as, found)) or name} in {PYTHON.name}"
+
+
+def differing(shown: Any, found: Any) -> set[str]:
+    """Return the names of the fields and methods of a class that are shown in another way, or not at all."""
+    parts = [(one, other) for one, other in zip(shown, found, strict=True) if isinstance(one, dict)]
+    return {name for one, other in parts for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
 
 
 def test_every_exported_name_is_there() -> None:

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from refold.domain.chat.events import ItemInserted, ItemsEvicted, ItemsPinned, ItemsRestored, ItemsUnpinned
+from refold.domain.chat.pairing import Approval
 from refold.domain.chat.rules.commands import (
     Clear,
     EvictItems,
@@ -15,8 +16,10 @@ from refold.domain.chat.rules.commands import (
     RestoreItems,
 )
 from refold.domain.chat.rules.decide import CHAT
+from refold.domain.chat.state.edits import ByOrdinal, Edits, Gone
 from refold.domain.chat.state.fold import EMPTY, fold
 from refold.domain.chat.state.loading import tail_of
+from refold.domain.chat.state.packed import _packed_edits, _unpacked_edits
 from refold.domain.errors import DuplicateItemError, InvalidInputError, NotFoundError, RefoldError
 from refold.domain.spans import Ref, Span
 from refold.domain.totals import Totals
@@ -200,3 +203,26 @@ def test_a_pair_is_found_without_the_others() -> None:
         return calls_of(lambda: CHAT.decide(command, state))
 
     assert effort(400) < effort(60) + 60
+
+
+def effects_of(edits: Edits) -> dict[str, dict[int, Any]]:
+    """Return the effects of edits on items, by name."""
+    found = {name: getattr(edits, name) for name in Edits.__slots__}
+    return {name: dict(value.items()) for name, value in found.items() if isinstance(value, ByOrdinal)}
+
+
+def test_a_copy_and_a_snapshot_have_every_effect() -> None:
+    """A new effect must be in `Edits.copied`, and in the form that a snapshot has."""
+    edits = Edits()
+    edits.place(5, 3)
+    edits.hide([2], Gone("evict", "old", 7))
+    edits.pinned[1], edits.approvals[4] = True, Approval("requested", "mia", None, 8)
+
+    effects = effects_of(edits)
+    assert [name for name, effect in effects.items() if not effect] == [], "let this test make one, too"
+    assert effects_of(edits.copied()) == effects_of(_unpacked_edits(_packed_edits(edits))) == effects
+
+    copy = edits.copied()
+    for name, effect in effects.items():
+        getattr(copy, name).pop(next(iter(effect)))
+    assert effects_of(edits) == effects

@@ -12,16 +12,15 @@ import msgspec
 from refold.domain.canonical import canonical_json
 from refold.domain.context.description import Change
 from refold.domain.erasure.skeleton import TEXTS, Mask, persons_skeleton, skeleton_of
-from refold.domain.kinds import EVERY_KIND
 from refold.domain.log.envelope import Event
 from refold.domain.log.gate import _asked_for
 from refold.domain.spans import Ref, Span
 from refold.infrastructure.log.codec import tag_of
+from refold.infrastructure.views.shapes import describe
 from tests.support.written_down import assert_as_written
 
 from .known import EVENTS
 
-KINDS = {kind.name: kind for kind in EVERY_KIND}
 WHOLE = Mask("mia", b"salt", "[archived]")
 
 
@@ -76,7 +75,7 @@ def left_of(event: Any, left: Any) -> str:
 
 def told_of(event: Any) -> list[str]:
     """Return the lines about an event."""
-    change = KINDS[tag_of(event).partition(".")[0]].folder().describe(event)
+    change = describe(event)
     gone = {"erased": skeleton_of(event, TEXTS), "archived": skeleton_of(event, WHOLE)}
     gone["without mia"] = persons_skeleton(event, WHOLE)
     return [
@@ -91,14 +90,13 @@ def test_what_is_said_of_each_event() -> None:
     """Also of one that lacks a field: then the lines that are other ones, and those that are not there."""
     text: list[str] = []
     for event in EVENTS:
-        if tag_of(event).partition(".")[0] in KINDS:
-            whole = told_of(event)
-            for field, one in variants(event):
-                told = told_of(one)
-                names = {line.partition(":")[0] for line in told}
-                lost = [name for line in whole if (name := line.partition(":")[0]) not in names]
-                changed = [line for line in told if not (field and line in whole)] + [f"no {name}" for name in lost]
-                if changed:
-                    text += [f"  without {field}" if field else tag_of(event), *(f"    {line}" for line in changed)]
+        whole = told_of(event)
+        for field, one in variants(event):
+            told = told_of(one)
+            names = {line.partition(":")[0] for line in told}
+            lost = [name for line in whole if (name := line.partition(":")[0]) not in names]
+            changed = [line for line in told if not (field and line in whole)] + [f"no {name}" for name in lost]
+            if changed:
+                text += [f"  without {field}" if field else tag_of(event), *(f"    {line}" for line in changed)]
 
     assert_as_written("events", "".join(f"{line}\n" for line in text))

@@ -25,22 +25,21 @@ def print_for(
     provider: str, view: ReadOnlyChatContext, *, is_exact: bool, pending: PendingRule, tail: int | None
 ) -> None:
     """Print a view in the form of one of PROVIDERS: OpenAI messages as an array, others as the fields of a request."""
-    if provider == "openai":
-        messages = view.to_openai_messages(exact=is_exact, pending=pending)
-        print_json_list(messages[-tail:] if tail else messages)
-    else:
-        print_json(_request(provider, view, is_exact, pending))
-
-
-def _request(provider: str, view: ReadOnlyChatContext, is_exact: bool, pending: PendingRule) -> dict[str, Any]:
-    if provider == "openai-responses":
-        given, instructions = view.to_openai_responses(pending=pending)
-        return _with("instructions", instructions, {"input": given})
-    if provider == "anthropic":
-        messages, system = view.to_anthropic_messages(exact=is_exact, pending=pending)
-        return _with("system", system, {"messages": messages})
-    contents, system_instruction = view.to_google_json(pending=pending)
-    return _with("system_instruction", system_instruction, {"contents": contents})
+    match provider:
+        case "openai":
+            messages = view.to_openai_messages(exact=is_exact, pending=pending)
+            print_json_list(messages[-tail:] if tail else messages)
+        case "openai-responses":
+            given, instructions = view.to_openai_responses(pending=pending)
+            print_json(_with("instructions", instructions, {"input": given}))
+        case "anthropic":
+            messages, system = view.to_anthropic_messages(exact=is_exact, pending=pending)
+            print_json(_with("system", system, {"messages": messages}))
+        case "google":
+            contents, instructions = view.to_google_json(pending=pending)
+            print_json(_with("system_instruction", instructions, {"contents": contents}))
+        case _:
+            raise AssertionError(f"{provider} of PROVIDERS has no case")
 
 
 def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[str, Any]:
@@ -60,7 +59,7 @@ def _with(name: str, instructions: Any, conversation: dict[str, Any]) -> dict[st
     callback=note_form,
     help="The form of the output.",
 )
-@flag("--valid", help="With --as openai or anthropic: the messages as they would be sent, not as they were recorded.")
+@flag("--valid", help=f"With --as {' or '.join(EXACT)}: the messages as they would be sent, not as they were recorded.")
 @click.option(
     "--pending",
     type=click.Choice(get_args(PendingRule)),
@@ -138,7 +137,7 @@ def _check_run(view: RunView, *, evicted: bool, tail: int | None) -> None:
 def _check(reference: Reference, moment: str | None, form: str, valid: bool, evicted: bool, tail: int | None) -> None:
     require_one_moment(reference, moment, "CTX")
     if valid and form not in EXACT:
-        raise usage_error("--valid goes with --as openai or anthropic; what is printed for others is valid always")
+        raise usage_error(f"--valid goes with --as {' or '.join(EXACT)}; what is printed for others is valid always")
     if evicted and form in PROVIDERS:
         raise usage_error("--evicted goes with --as text or json: what left the view is sent to nobody")
     if tail and evicted:

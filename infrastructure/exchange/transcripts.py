@@ -10,7 +10,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -34,7 +34,7 @@ from ..frameworks.conversation import Conversation, Message, ViewMessage
 from .event_files import writing_file
 
 TranscriptForm = Literal["atif", "otel", "sharegpt", "responses", "gemini"]
-TRANSCRIPT_FORMS: tuple[TranscriptForm, ...] = ("atif", "otel", "sharegpt", "responses", "gemini")
+TRANSCRIPT_FORMS: tuple[TranscriptForm, ...] = get_args(TranscriptForm)
 NEW_FORM: dict[str, Callable[[], DocumentForm]] = {
     "atif": AtifForm,
     "otel": OtelForm,

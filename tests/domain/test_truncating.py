@@ -49,6 +49,14 @@ def test_the_oldest_go_first(items_max: int, expected: str) -> None:
     assert left(TALK, items_max) == expected
 
 
+@pytest.mark.parametrize("whole_turns", [True, False])
+def test_only_the_first_summary_stays(whole_turns: bool) -> None:
+    """A later one leaves as any message does (V6.7)."""
+    later = msgspec.structs.replace(SUMMARY, id="sum2")
+
+    assert left([SUMMARY, later, said("u1")], 2, whole_turns=whole_turns) == "sum u1"
+
+
 def test_orphans_go_without_need() -> None:
     """Outputs without a call, and calls of earlier turns without an output, but never those of the running turn."""
     orphans = [said("u1"), called("f1"), returned("o9", call_id="f9"), said("u2"), called("f2")]

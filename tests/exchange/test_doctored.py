@@ -124,9 +124,13 @@ def test_with_care(store: refold.Store, file: Path, name: str) -> None:
     every_answer(store, file.parent)
 
 
-@pytest.mark.parametrize("name", [*rehearsal.CONVERTED, "exact"])
+# `to_google_contents` makes objects of what `to_google_json` returns.
+CONVERSIONS = {name for name in dir(ChatContext) if name.startswith("to_")} - {"to_dict", "to_google_contents"}
+
+
+@pytest.mark.parametrize("name", [*sorted(CONVERSIONS), "exact"])
 def test_what_no_converter_takes(file: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Each of them is asked for a context with imported messages, before anything is written."""
+    """Each conversion, of `rehearsal.CONVERTED`, is asked for imported messages, before anything is written."""
     imported = with_line(file, MESSAGE, lambda line: event(line, origin={"starts": True}))
     convert = "to_openai_messages" if name == "exact" else name
     whole = getattr(ChatContext, convert)

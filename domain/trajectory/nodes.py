@@ -2,7 +2,7 @@
 The ten types of nodes, a node of each type as it is shown, and the errors of runs.
 
 A node is a value: its lists and dicts are frozen, and equal to plain ones. It has the fields that its type requires;
-all other fields are in `extra`.
+all other fields are in `extra`. A new field is one of those, since stored nodes have no value of it.
 """
 
 from __future__ import annotations

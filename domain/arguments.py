@@ -139,9 +139,21 @@ def require_texts(values: str | Iterable[str], what: str) -> tuple[str, ...]:
     return tuple(sorted(texts)) if isinstance(values, Set) else texts
 
 
+def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
+    """Return tags, each once, sorted. As in the seed, those of a plain text are its characters."""
+    if not isinstance(tags, Iterable | None):
+        raise InvalidInputError(f"the tags are {tags!r}: take a list of texts")
+    return tuple(sorted({require_unicode(tag, "a tag") for tag in tags or ()}))
+
+
 def has_no_data(url: str) -> bool:
     """Return whether a text begins like a data URL, but lacks the comma that precedes the data."""
-    return url[:5].lower() == "data:" and "," not in url
+    return is_data_url(url) and "," not in url
+
+
+def is_data_url(url: str) -> bool:
+    """Return whether a text begins like a data URL, in letters of either case."""
+    return url[:5].lower() == "data:"
 
 
 def _type_in_words(value: object) -> str:

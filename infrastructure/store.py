@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from weakref import finalize
 
-from ..domain.arguments import refuse_copy, require_callable, require_instance, require_texts
+from ..domain.arguments import refuse_copy, require_callable, require_instance, require_tags, require_texts
 from ..domain.canonical import canonical_json, require_unicode
 from ..domain.clock import REAL_SYSTEM, System, day_named
 from ..domain.concurrency.locks import cached_property
@@ -194,7 +194,6 @@ class Store:
                 session or agent, or has another limit or other tags (`change_settings` changes them).
             NotFoundError: it does not exist and `create` is False.
         """
-        from ..domain.pool.container import require_tags
         from ..domain.pool.queue import ContextQueue
         from .context_settings import ContainerSettings
 
@@ -220,7 +219,6 @@ class Store:
         Raises:
             InvalidInputError, NotFoundError: as for `queue`.
         """
-        from ..domain.pool.container import require_tags
         from ..domain.pool.pool import ContextPool
         from .context_settings import ContainerSettings
 

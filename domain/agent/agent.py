@@ -13,6 +13,7 @@ from queue import Queue
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+from ..arguments import require_instance, require_several, require_tags
 from ..concurrency.threads import wake
 from ..errors import InvalidInputError, NotFoundError, RefusedError
 from ..hooks.hook import AgentHook, Hook, TurnHook, injecting
@@ -149,6 +150,7 @@ class Agent(Guarded):
     """
 
     _kind: ClassVar[str] = "agent"
+    _classes: ClassVar[Mapping[str, tuple[Any, str]]] = {**Guarded._classes, "turn_hooks": Guarded._classes["hooks"]}
 
     before_turn = HookDecorator(AgentHook.BEFORE_TURN, "Before the next turn is taken: (agent).")
     after_turn = HookDecorator(AgentHook.AFTER_TURN, "After a turn, its values routed: (agent, turn).")
@@ -187,7 +189,7 @@ class Agent(Guarded):
         self._tool_names = {tool.__name__ for tool in tools}
         self.name, self.description, self.tools = name, description, list(tools)
         self.context_pool, self.context_queue = context_pool, context_queue
-        self.tags = frozenset(tags or ())
+        self.tags = frozenset(require_tags(tags))
         self.hooks: list[Hook] = []
         self.turn_hooks: list[Hook] = []
         self._store = store
@@ -448,7 +450,8 @@ async def _tool_values(turn: Turn[Any]) -> AsyncGenerator[Any]:
 
 
 def _require_registered(tools: Iterable[BaseTool]) -> None:
-    for tool in tools:
+    for tool in require_several(tools, "the tools"):
+        require_instance(tool, BaseTool, "a tool of the agent", "make one of an async function with `tool`")
         if ToolRegistry.get(tool.__name__) is not tool:
             raise InvalidInputError(
                 f"another tool is registered as {tool.__name__!r}, not the instance given: unregister that one first"

@@ -19,6 +19,7 @@ from typing import Annotated, Any, ClassVar, Generic, NamedTuple, Protocol, Type
 from pydantic import Field, create_model
 from pydantic.errors import PydanticUserError
 
+from ..arguments import require_tags
 from ..clock import REAL_SYSTEM
 from ..errors import InvalidInputError, NotFoundError
 from ..hooks.hook import Hook, Injection, NotAsyncError, ToolHook, merge_kwargs, new_lock
@@ -123,7 +124,7 @@ class BaseTool:
         self.metadata = ToolMetadata(fn.__name__, fn.__doc__)
         self.lock = new_lock() if lock else None
         self.hooks = []
-        self.tags = frozenset(tags or ())
+        self.tags = frozenset(require_tags(tags))
         self._fixed_kwargs = dict(fixed_kwargs or {})
         self._injection = Injection(fn, f"tool {fn.__name__!r}", is_tool=True)
 

@@ -10,8 +10,10 @@ from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
+from numbers import Real
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
+from ..arguments import require_instance, require_tags
 from ..hooks.hook import Hook, TurnHook, eval_args, eval_kwargs
 from ..hooks.registry import HookDecorator, HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
 from ..pool.items import T
@@ -26,6 +28,8 @@ class Guarded:
 
     _kind: ClassVar[str]
     _settable_while_running: ClassVar[frozenset[str]] = frozenset()
+    # Attributes that are checked when they are set, not when they are used: the class, and what to give.
+    _classes: ClassVar[Mapping[str, tuple[Any, str]]] = {"hooks": (list, "give a list of hooks")}
     _is_running = False
 
     def _why_guarded(self) -> str | None:
@@ -38,11 +42,15 @@ class Guarded:
 
         Raises:
             SafeExecutionError: the attribute is public and the object is running.
+            InvalidInputError: the value is of another class than the attribute.
         """
         is_free = name.startswith("_") or name in self._settable_while_running
         why = None if is_free else self._why_guarded()
         if why is not None:
             raise SafeExecutionError(f"Cannot change property '{name}' while the {self._kind} is {why}.")
+        if name in self._classes:
+            kind, remedy = self._classes[name]
+            require_instance(value, kind, f"{name} of the {self._kind}", remedy)
         super().__setattr__(name, value)
 
 
@@ -188,6 +196,12 @@ class Turn(Guarded, Generic[T]):
 
     _kind: ClassVar[str] = "turn"
     _settable_while_running: ClassVar[frozenset[str]] = frozenset({"metadata", "output"})
+    _classes: ClassVar[Mapping[str, tuple[Any, str]]] = {
+        **Guarded._classes,
+        "args": (list | tuple, "give a list"),
+        "kwargs": (Mapping, "give a dict"),
+        "timeout": (Real | None, "give a number of seconds, or None"),
+    }
 
     before_run = HookDecorator(TurnHook.BEFORE_RUN, "Before the tool runs: (turn).")
     after_run = HookDecorator(TurnHook.AFTER_RUN, "After it ran: (turn, output).")
@@ -207,7 +221,7 @@ class Turn(Guarded, Generic[T]):
         self.args = list(args or ())
         self.kwargs = dict(kwargs or {})
         self.timeout = timeout
-        self.tags = frozenset(tags or ())
+        self.tags = frozenset(require_tags(tags))
         self.output: T | list[T] | None = None
         self.metadata = TurnMetadata()
         self.hooks: list[Hook] = []

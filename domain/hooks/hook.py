@@ -27,6 +27,7 @@ from enum import Enum
 from types import FunctionType, SimpleNamespace, UnionType
 from typing import TYPE_CHECKING, Any, TypeAlias, get_args, get_origin
 
+from ..arguments import require_tags
 from ..errors import InvalidInputError, NotFoundError, RefusedError
 
 BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -307,7 +308,7 @@ class Hook:
         self.type = type
         self.lock = new_lock() if lock else None
         self.fixed_kwargs = dict(fixed_kwargs or {})
-        self.tags = frozenset(tags) if tags else None
+        self.tags = frozenset(require_tags(tags)) or None
         self.metadata = HookMetadata(name, fn.__doc__)
         self._injection = Injection(fn, f"hook {name!r}", is_tool=False)
 

@@ -16,7 +16,7 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from ..arguments import NotAnItemError, other_item, require_callable, require_instance, require_texts
+from ..arguments import NotAnItemError, other_item, require_callable, require_instance, require_tags, require_texts
 from ..canonical import require_short, require_unicode
 from ..concurrency.semaphore import CrossLoopLock
 from ..concurrency.threads import in_thread
@@ -143,22 +143,6 @@ def require_limit(limit: Any, kind: Kind) -> int | None:
     return number
 
 
-def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
-    """
-    Return tags, each once, sorted.
-
-    Raises:
-        InvalidInputError: a tag is not a text.
-    """
-    if not isinstance(tags, Iterable | None):
-        raise InvalidInputError(f"the tags are {tags!r}: take a list of texts")
-    given = frozenset(tags or ())
-    for tag in given:
-        if not isinstance(tag, str):
-            raise InvalidInputError(f"the tag {tag!r} is not a text")
-    return tuple(sorted(require_unicode(tag, "a tag") for tag in given))
-
-
 class ViewHooks:
     """The hooks of a view: those of the container that it shows. Other containers have an attribute that hides it."""
 
@@ -202,6 +186,8 @@ class Container(Context[ContainerState], Generic[T]):
 
     def __setattr__(self, name: str, value: object) -> None:
         self._require_no_view()
+        if name == "hooks":
+            require_instance(value, list, "hooks", "give a list of hooks")
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:

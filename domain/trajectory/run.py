@@ -89,11 +89,9 @@ class Run(Context[RunState]):
     """
 
     identity: RunId
-    # The maximum number of steps in each queue; an attribute, so that it can be set for one run.
-    steps_max: int = STEPS_MAX
-    # The steps that `init_todolist` uses by default; they can be set for one run.
-    pre_workflow: Sequence[str | Mapping[str, Any]] = ()
-    post_workflow: Sequence[str | Mapping[str, Any]] = ()
+    _steps_max: int = STEPS_MAX
+    _pre_workflow: Sequence[str | Mapping[str, Any]] = ()
+    _post_workflow: Sequence[str | Mapping[str, Any]] = ()
     _asking: DescriptionModel | None = None
     # The last state that was read, with its graph; and the same with its graph by names.
     _graph_cache: tuple[RunState, RunGraph] | None
@@ -148,6 +146,35 @@ class Run(Context[RunState]):
     def is_closed(self) -> bool:
         """Whether the run was closed."""
         return self._state.is_closed
+
+    @property
+    def steps_max(self) -> int:
+        """The maximum number of steps in each queue; it can be set for one run."""
+        return self._steps_max
+
+    @steps_max.setter
+    def steps_max(self, steps_max: int) -> None:
+        self._steps_max = require_whole(steps_max, "steps_max")
+
+    @property
+    def pre_workflow(self) -> Sequence[str | Mapping[str, Any]]:
+        """The steps of the queue `pre` that `init_todolist` uses by default; they can be set for one run."""
+        return self._pre_workflow
+
+    @pre_workflow.setter
+    def pre_workflow(self, steps: Sequence[str | Mapping[str, Any]]) -> None:
+        _steps(steps, "pre_workflow")
+        self._pre_workflow = steps
+
+    @property
+    def post_workflow(self) -> Sequence[str | Mapping[str, Any]]:
+        """The same for the queue `post`."""
+        return self._post_workflow
+
+    @post_workflow.setter
+    def post_workflow(self, steps: Sequence[str | Mapping[str, Any]]) -> None:
+        _steps(steps, "post_workflow")
+        self._post_workflow = steps
 
     # Changes of the graph
 
@@ -939,7 +966,8 @@ def _step(given: str | Mapping[str, Any]) -> commands.Step:
 
 
 def _steps(given: Iterable[str | Mapping[str, Any]], what: str) -> tuple[commands.Step, ...]:
-    if not isinstance(given, Iterable):
+    # A text would be a step for each of its letters, and a dict one for each of its keys.
+    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
         raise InvalidInputError(f"{what} is {given!r}: give a list of steps")
     return tuple(map(_step, given))
 

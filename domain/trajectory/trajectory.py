@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from ..arguments import require_texts
 from ..concurrency.locks import cached_property
 from ..frozen import thaw
 from ..spans import Ref
@@ -184,7 +185,7 @@ class Trajectory:
 
     def limited_to(self, names: Iterable[str]) -> Trajectory:
         """Return the graph with only these nodes and the edges between them."""
-        wanted = set(names)
+        wanted = set(require_texts(names, "the names"))
         for name in wanted:
             _ends_at(self._following, name)
         return Trajectory(

@@ -183,7 +183,12 @@ KEYS = [
 ]
 OTHERS = [
     *wrong("the changes are 5: give a dict", "run.modify_node('Query(x)', 5)"),
-    *wrong("pre_workflow is 5: give a list of steps", "run.init_todolist(5)"),
+    *wrong("pre_workflow is 5: give a list of steps", "run.init_todolist(5)", "setattr(run, 'pre_workflow', 5)"),
+    *wrong("pre_workflow is 'load': give a list of steps", "run.init_todolist('load')"),
+    *wrong("post_workflow is {'name': 'a'}: give a list", "setattr(run, 'post_workflow', {'name': 'a'})"),
+    *wrong("steps_max is 'x': take a whole number", "setattr(run, 'steps_max', 'x')"),
+    *wrong("steps_max is -1: take 0 or more", "setattr(run, 'steps_max', -1)"),
+    *wrong("hooks is 5: give a list of hooks", "setattr(queue, 'hooks', 5)", "setattr(pool, 'hooks', 5)"),
     *wrong("give a chat", "chat.merge('talk')", "chat.merge(None)", "chat.merge_result(queue)"),
     *wrong("give a chat", "chat.merge_with_summary('talk', llm=model)"),
     *wrong("the other side is None: give a queue", "queue.merge(None)"),

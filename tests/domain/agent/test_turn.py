@@ -1,17 +1,18 @@
 """Turns: how they end, what stops them, and what they are saved as."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from datetime import UTC
 from typing import Any
 
 import pytest
 
+from refold.domain.agent.agent import Agent
 from refold.domain.agent.errors import SafeExecutionError, TurnTimeoutError, UnregisteredToolError, WrongRunMethodError
 from refold.domain.agent.tool import tool
 from refold.domain.agent.turn import StopReason, Turn, TurnMetadata
-from refold.domain.errors import RefoldError
+from refold.domain.errors import InvalidInputError, RefoldError
 from refold.domain.hooks.hook import Hook, TurnHook
 from refold.domain.hooks.registry import hook
 
@@ -325,3 +326,54 @@ def test_a_copy_is_a_turn_of_its_own() -> None:
 
 
 async def _do_nothing(turn: Turn[Any]) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("hooks", 5), ("args", "abc"), ("kwargs", ["a"]), ("timeout", "10"), ("timeout", [1])]
+)
+def test_what_a_turn_cannot_use_is_refused_when_it_is_set(name: str, value: object) -> None:
+    """The error names the attribute, and the turn keeps what it had."""
+    turn = Turn[int](tool(add).__name__, timeout=5)
+    before = turn.to_dict()
+
+    with pytest.raises(InvalidInputError, match=f"^{name} of the turn is "):
+        setattr(turn, name, value)
+
+    assert turn.to_dict() == before
+
+
+def test_a_turn_may_have_no_limit_of_time() -> None:
+    """None stands for no limit, and any number for one."""
+    given: list[Any] = [None, 1, 0.5]
+    adding = tool(add)
+
+    assert [Turn[int](adding, timeout=one).timeout for one in given] == given
+
+
+@pytest.mark.parametrize("tags", [5, [5], [["a"]], ["\ud800"]])
+def test_tags_are_texts(tags: Any) -> None:
+    """Those of agents, turns, tools and hooks are checked as those of queues."""
+    add_up = tool(add)
+    makers: list[Callable[[], object]] = [
+        lambda: Turn(add_up, tags=tags),
+        lambda: Agent("ann", "tests", [add_up], tags=tags),
+        lambda: add_up.subtool(tags=tags)(sleep),
+        lambda: Hook(sleep, TurnHook.ON_ERROR, tags=tags),
+    ]
+
+    for make in makers:
+        with pytest.raises(InvalidInputError, match="tag"):
+            make()
+
+
+def test_an_agent_takes_only_tools() -> None:
+    """A text, a function that is no tool, and hooks that are no list are refused with what to give."""
+    wrong: list[Any] = ["add", [add]]
+    agent = Agent("ann", "tests", [])
+
+    for tools in wrong:
+        with pytest.raises(InvalidInputError, match=r"the tools|a tool of the agent"):
+            Agent("bob", "tests", tools)
+    for name in ("hooks", "turn_hooks"):
+        with pytest.raises(InvalidInputError, match=f"^{name} of the agent is 5: give a list"):
+            setattr(agent, name, 5)

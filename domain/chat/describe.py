@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..arguments import is_data_url
 from ..canonical import parse_json
 from ..context.description import (
     ITSELF,
@@ -51,7 +52,7 @@ HIDDEN = "(encrypted)"
 # The fields of an entry that say nothing to people, what is left out of a picture in one, and how much of it is shown.
 HIDDEN_FIELDS = frozenset({"type", "id", "status", "encrypted_content"})
 # No colon before the comma: a text of many such beginnings would be searched to its end from each of them.
-DATA_URL = re.compile(r"(data:[^:;,\"]*;base64,)[^\"]*")
+DATA_URL = re.compile(r"(data:[^:;,\"]*;base64,)[^\"]*", re.IGNORECASE)
 ENTRY_CHARACTERS = 1_000
 
 
@@ -371,5 +372,5 @@ def _spoken_line(item: chat.ChatItemEvent) -> str:
 
 def _image(image: chat.Image) -> str:
     # A data URL holds the whole picture as text, which a reader cannot use.
-    shown = image.image.partition(",")[0] + ",…" if image.image.startswith("data:") else image.image
+    shown = image.image.partition(",")[0] + ",…" if is_data_url(image.image) else image.image
     return f"[image {shown}]"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from ..arguments import is_data_url
 from ..chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from .google.send import media_type_of
 from .receive import Receiver, as_text
@@ -51,7 +52,8 @@ Part = str | Picture | Call | Result | None
 
 def picture_at(url: Any) -> Picture | None:
     """Return the image at an address, if it can be sent to others."""
-    return Picture(url, media_type_of(url)) if isinstance(url, str) and url.startswith(ADDRESSES) else None
+    is_address = isinstance(url, str) and url[: len(ADDRESSES[-1])].lower().startswith(ADDRESSES)
+    return Picture(url, media_type_of(url)) if is_address else None
 
 
 def picture_of(data: Any, media_type: Any) -> Picture | None:
@@ -136,5 +138,5 @@ def seconds_in(text: Any) -> float | None:
 
 
 def _picture(image: Image) -> Picture:
-    inline = inline_of(image.image) if image.image.startswith("data:") else None
+    inline = inline_of(image.image) if is_data_url(image.image) else None
     return Picture(image.image, media_type_of(image.image), inline.data if inline else None)

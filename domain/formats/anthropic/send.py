@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ...arguments import is_data_url
 from ...chat.events import ChatItemEvent, FunctionReturned, Image, MessageAdded
 from ...chat.state.fold import active_config
 from ..send import (
@@ -218,7 +219,7 @@ def _blocks_of(message: MessageAdded) -> list[dict[str, Any]]:
 
 def _image_of(image: Image, role: str) -> dict[str, Any]:
     url = image.image
-    is_inline = url[:5].lower() == "data:"
+    is_inline = is_data_url(url)
     if role == "assistant":
         return text_block(left_out(image, "an assistant's message cannot hold one" + ("" if is_inline else f": {url}")))
     if not is_inline:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ...arguments import require_instance
+from ...arguments import is_data_url, require_instance
 from ...canonical import parse_json
 from ...chat.events import ChatItemEvent, FunctionCalled, Image, MessageAdded
 from ...chat.state.fold import active_config
@@ -197,7 +197,7 @@ def _beside(message: MessageAdded) -> dict[str, Any]:
 
 def _image_of(image: Image) -> dict[str, Any]:
     url = image.image
-    if url[:5].lower() == "data:":
+    if is_data_url(url):
         inline = inline_of(url)
         if inline is None:
             return {"text": left_out(image, MALFORMED)}
@@ -213,7 +213,7 @@ def _inline_part(inline: Inline) -> dict[str, Any]:
 
 def media_type_of(url: str) -> str:
     """Return the media type of an image: that of its data URL, or what the ending of its address shows."""
-    if url[:5].lower() == "data:":
+    if is_data_url(url):
         inline = inline_of(url)
         return inline.media_type if inline else "image/jpeg"
     return MEDIA_TYPES.get(url.partition("?")[0].rpartition(".")[2].lower(), "image/jpeg")

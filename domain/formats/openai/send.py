@@ -9,6 +9,7 @@ from contextlib import suppress
 from operator import itemgetter
 from typing import Any
 
+from ...arguments import is_data_url
 from ...chat.events import INSTRUCTION_ROLES, ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded
 from ...chat.pairing import pair_calls
 from ...errors import MISSHAPEN
@@ -70,7 +71,7 @@ def is_image_address(address: Any) -> bool:
     """Return whether the API may accept this image: a data URL must have a media type, others are not checked."""
     if not isinstance(address, str) or not address:
         return False
-    return address[:5].lower() != "data:" or IMAGE_DATA.match(address) is not None
+    return not is_data_url(address) or IMAGE_DATA.match(address) is not None
 
 
 def left_out_image(image: Image, role: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from pydantic import ValidationError
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
+from ....domain.arguments import is_data_url
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Image, MessageAdded, Origin
 from ....domain.chat.usage import put_usage
@@ -16,6 +17,7 @@ from ....domain.chat.view import ChatView
 from ....domain.errors import InvalidInputError
 from ....domain.formats.parts import seconds_in, time_text
 from ....domain.formats.receive import Fields, Receiver, as_text
+from ....domain.formats.send import inline_of
 from ..conversation import Conversation, Message, kept_as_json
 from ..open_chats import acting_as
 
@@ -206,7 +208,11 @@ def _content_of(part: str | Image) -> Any:
     if isinstance(part, str):
         return part
     head, found, data = part.image.partition(BASE64)
-    if not found or not head.startswith(DATA_URL):
-        return {"kind": "image-url", "url": part.image}
     media_type = head.removeprefix(DATA_URL)
+    if not found or media_type == head:
+        # In capitals, or with parameters, it is one as well; the form above comes back letter by letter.
+        inline = inline_of(part.image) if is_data_url(part.image) else None
+        if inline is None:
+            return {"kind": "image-url", "url": part.image}
+        media_type, data = inline
     return {"kind": "binary", "data": data.translate(TO_URL_SAFE), "media_type": media_type, "vendor_metadata": None}

@@ -135,6 +135,17 @@ def test_messages_of_others(store: refold.Store) -> None:
     assert found == messages_of(store.chat("c"))
 
 
+def test_a_picture_in_a_data_url_in_capitals(store: refold.Store) -> None:
+    """It is sent as what it holds, and not as an address that nobody can read."""
+    chat = store.chat("c")
+    chat.add_message("user", [refold.ImageContent(image="DATA:image/PNG;BASE64,YWJj")])
+
+    (message,) = messages_of(chat)
+
+    (part,) = message.parts[0].content
+    assert (part.data, part.media_type) == (b"abc", "image/png")
+
+
 @pytest.mark.parametrize(("at", "year"), [(1.7643e12, 9999), (-1e13, 1)])
 def test_an_item_beyond_all_years(store: refold.Store, at: float, year: int) -> None:
     """It has the nearest time that there is."""

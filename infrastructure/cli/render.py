@@ -61,12 +61,13 @@ SIZES = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 def absolute(microseconds: int) -> str:
     """Return a time like 2026-11-21T10:00:03Z."""
-    return time_of(microseconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{day(microseconds)}T{clock(microseconds)}"
 
 
 def day(microseconds: int) -> str:
     """Return the day of a time, like 2026-11-21."""
-    return time_of(microseconds).strftime("%Y-%m-%d")
+    # Not `strftime`, which may write the year 999 with three digits.
+    return time_of(microseconds).date().isoformat()
 
 
 def clock(microseconds: int) -> str:

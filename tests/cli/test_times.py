@@ -26,7 +26,7 @@ def test_a_time_beyond_all_years_is_the_nearest_one(tmp_path: Path) -> None:
             store.chat("late").add_message("user", "Hello.", created_at=at)
 
     shown = refold("show", "late", db=tmp_path / "s.db").out
-    assert "1-01-01T00:00:00Z, before they were recorded" in shown
+    assert "0001-01-01T00:00:00Z, before they were recorded" in shown
     assert "9999-12-31T23:59:59Z" in shown
 
 

@@ -92,8 +92,8 @@ class Selection:
         # The erased nodes, by run and name; and the earlier rounds of each run, whose nodes it may meet again.
         self._nodes: set[tuple[str, str]] = set()
         self._rounds: dict[str, set[str]] = {}
-        # `complete` has read the log up to here.
-        self._moment = BEGINNING
+        # `complete` has read the log up to here; and whether it found whole streams whose texts it did not know before.
+        self._moment, self._found_streams = BEGINNING, False
         self._name = (mask.user or "").lower().encode()
         name = rf"(?<!\w){re.escape(mask.user or '')}(?!\w)"
         self._user = None if mask.user is None else re.compile(name, re.IGNORECASE)
@@ -108,7 +108,10 @@ class Selection:
         if streams <= self.whole:
             return
         self.whole |= streams
-        self._moment, self._has_texts = BEGINNING, False
+        self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._moment, self._found_streams, self._has_texts = BEGINNING, False, False
         self.copied = self.mentioned = 0
         self.copies, self.mentions = [], []
 
@@ -194,8 +197,15 @@ class Selection:
         and events that still have the user's name. The next call goes on where this one ended.
 
         The order of the log makes one reading enough: a summary comes after the items that it summarises, and a summary
-        of summaries after those.
+        of summaries after those. A context that the user opens meanwhile takes another one, as its texts may have
+        copies anywhere.
         """
+        self._read_on()
+        if self._found_streams:
+            self._begin_again()
+            self._read_on()
+
+    def _read_on(self) -> None:
         if not self._has_texts:
             self._texts |= {_hash(text) for one in self.sealed() for text in _erased_texts(one)}
             self._has_texts = True
@@ -219,6 +229,7 @@ class Selection:
         if user is not None and getattr(event, "user", None) == user:
             # The user opened this context after the contexts of the user were listed.
             self.whole.add(stream)
+            self._found_streams = True
             return
         item = (stream, event.id or "" if isinstance(event, AddedEvent) else version)
         if item in self._made or self._is_made_from_erased(stream, event):

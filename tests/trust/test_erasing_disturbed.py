@@ -17,8 +17,11 @@ from refold.infrastructure.log.row_faults import MissingTableError
 from refold.infrastructure.projecting.runner import CATCH_UPS_MAX, ProjectionRunner
 from refold.infrastructure.trust import erasing
 from refold.infrastructure.trust.erasing import Eraser
+from refold.infrastructure.trust.selection import Selection
 from refold.infrastructure.verifying import store_check
 from tests.trust.stores import KINDS, WORD, places
+
+ADDRESS = "The delivery address is 12 Rue de la Paix in Paris."
 
 
 def overtaken(store: refold.Store, monkeypatch: pytest.MonkeyPatch, first: Callable[[], object]) -> None:
@@ -230,3 +233,25 @@ def test_two_erasures_of_a_user_at_once(store: refold.Store, monkeypatch: pytest
     assert store.search(WORD) == []
     assert not log.ring.retired()
     assert store.verify().problems == ()
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+def test_a_context_that_the_user_opens_meanwhile(
+    store: refold.Store, monkeypatch: pytest.MonkeyPatch, dry_run: bool
+) -> None:
+    """Copies of its texts are reported, wherever they are in the log."""
+    store.chat("before", user="tom").add_message("user", ADDRESS)
+    store.chat("a", user="mia").add_message("user", "Hello.")
+    complete = Selection.complete
+
+    def late(selection: Selection) -> None:
+        monkeypatch.undo()
+        store.chat("opened", user="mia").add_message("user", ADDRESS)
+        store.chat("after", user="tom").add_message("user", ADDRESS)
+        complete(selection)
+
+    monkeypatch.setattr(Selection, "complete", late)
+    erasure = store.erase(user="mia", why="ticket 7", dry_run=dry_run)
+
+    assert erasure.copies == ("chat:before@2", "chat:after@2")
+    assert [one.context for one in erasure.contexts] == ["chat:a", "chat:opened"]

@@ -83,8 +83,11 @@ class BaseIR:
     extra: Mapping[str, Any] = field_of(default_factory=FrozenDict)
 
     if TYPE_CHECKING:
-        # For fields like `run.node(table).path`: a type checker cannot know the type of a node from its name.
-        def __getattr__(self, name: str) -> Any: ...
+        # For fields like `run.node(table).path`: a type checker cannot know the type of a node from its name, so it
+        # takes the fields of all types, and no others.
+        query = additional_files = state = action = params = output = success = property()
+        knowledge_type = knowledge_content = tool_params = tool_returns = path = from_table = values = property()
+        supplementary_schemas = source = script_content = script_type = related_data_list = property()
 
     def get_schema(self) -> dict[str, str]:
         """Return label and description."""

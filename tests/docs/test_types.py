@@ -47,12 +47,16 @@ def _refused(codes: dict[str, str], folder: Path) -> list[str]:
 @pytest.mark.long
 @pytest.mark.timeout(400)
 def test_examples_are_typed(tmp_path: Path) -> None:
-    """Each line that mypy refuses is named; the last document here is one that it has to refuse."""
+    """Each line that mypy refuses is named; the last two documents here are such that it has to refuse."""
     paths = [*documents(), *files(ROOT / "examples", suffix=".py")]
     codes = {name_of(path): code for path in paths if (code := _code_of(path)).strip()}
     wrong = "import refold\n\nrefold.ChatContext().items[0].contents\n"
+    node = "from refold.trajectory import RunFactory\n\nfound = RunFactory().run('mia', 's').node('Table(t)')\n"
+    wrong_node = f"{node}print(found.path.name, found.from_table)\nfound.pth\n"
 
-    refused = _refused({**codes, "wrong.md": wrong}, tmp_path)
+    refused = _refused({**codes, "wrong.md": wrong, "node.md": wrong_node}, tmp_path)
     assert len(codes) > 40
-    assert [line for line in refused if not line.startswith("wrong.md:3: error: ")] == []
-    assert len(refused) == 5  # a kind of item each
+    about_nodes = [line for line in refused if line.startswith("node.md:")]
+    assert [line for line in refused if not line.startswith(("wrong.md:3: error: ", "node.md:5: error: "))] == []
+    assert len(refused) - len(about_nodes) == 5  # a kind of item each
+    assert len(about_nodes) == 1

@@ -1,10 +1,13 @@
 """What a node says: its type's fields, what else was given, whose it is; and that it is a value (SPEC D2)."""
 
+import ast
 import dataclasses
+import inspect
 
 import pytest
 
 from refold.domain.errors import DecisionRefusedError, InvalidInputError
+from refold.domain.trajectory import nodes
 from refold.domain.trajectory.nodes import COMPUTATION, DATA, NODE_TYPES, BaseIR, DataNode, own_fields
 
 from .runs import FIELDS, add, asked
@@ -82,6 +85,15 @@ def test_a_node_that_somebody_made() -> None:
     node = BaseIR(label="l", description="d", session_id="s", run_id=0, created_at=0.0)
 
     assert (node.history, node.extra) == ({}, {})
+
+
+def test_type_checkers_know_the_fields_of_all_types() -> None:
+    """`run.node(name).path` is of any type of node; a name that no type has is refused by them."""
+    (base,) = (one for one in ast.parse(inspect.getsource(nodes)).body if getattr(one, "name", "") == "BaseIR")
+    (checked,) = (one for one in ast.iter_child_nodes(base) if isinstance(one, ast.If))
+    named = {one.id for one in ast.walk(checked) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+
+    assert named == {name for node_type in NODE_TYPES for name in own_fields(node_type)}
 
 
 def test_whether_a_node_is_there() -> None:

@@ -162,6 +162,22 @@ def test_an_index_of_more(tmp_path: Path) -> None:
     assert verified(place).is_whole
 
 
+def test_an_index_without_the_places_of_its_pages(tmp_path: Path) -> None:
+    """On SQLite: a search finds no word of a page whose first word is not noted, though a scan reads the page."""
+    place, table = str(tmp_path / "store.db"), view_of("", SEARCH)
+    with refold.open(place) as store:
+        store.chat("long").add_message("user", " ".join(f"word{number}" for number in range(3_000)))
+        assert store.search("word2999")
+        assert store.verify().is_whole
+    ((first,),) = sql(place, f"SELECT max(term) FROM {table}_words_idx")
+    sql(place, f"DELETE FROM {table}_words_idx WHERE term = ?", first)
+
+    assert told(verified(place, repair=True)) == ["projection search"]
+    assert verified(place).is_whole
+    with refold.open(place) as store:
+        assert store.search("word2999")
+
+
 def test_words_that_ask_for_a_dictionary(tmp_path: Path) -> None:
     """Words are compressed without, so the rows are damaged; they are made anew."""
     place = filled(str(tmp_path / "store.db"))

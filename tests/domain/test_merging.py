@@ -8,7 +8,7 @@ import pytest
 
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.events import ConflictResolved, Merged, Placement
-from refold.domain.chat.items import ChatMessage
+from refold.domain.chat.items import ChatMessage, FunctionCallOutput
 from refold.domain.chat.roles import ChatRole
 from refold.domain.chat.rules.commands import AddItems
 from refold.domain.chat.rules.merging import fork_point
@@ -60,6 +60,20 @@ def test_what_the_other_side_evicted_is_told() -> None:
     assert ids(ours) == "a b new"
     assert isinstance(event, Merged)
     assert event.evicted == (Span.of("", [2]),)
+
+
+def test_both_sides_answered_the_same_call() -> None:
+    """The view has both outputs, in the order of time; a request has the first of them."""
+    ours = ChatContext()
+    ours.add_message("user", "Where is it?")
+    ours.add_function_call("lookup", "{}", call_id="c")
+    theirs = ours.fork()
+    theirs.add_function_output("lookup", "in Lyon", call_id="c")
+    ours.add_function_output("lookup", "in Nice", call_id="c")
+    asyncio.run(ours.merge(theirs))
+
+    assert [item.output for item in ours.items if isinstance(item, FunctionCallOutput)] == ["in Lyon", "in Nice"]
+    assert [one["content"] for one in ours.to_openai_messages() if one["role"] == "tool"] == ["in Lyon"]
 
 
 @pytest.mark.parametrize("whose", ["parent", "sibling", "parent in a transaction", "sibling in a transaction"])

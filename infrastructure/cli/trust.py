@@ -14,7 +14,7 @@ from ..databases import ring_of
 from ..store import Store
 from ..trust.keys import KeyFile
 from . import args
-from .render import FAILED, json_text, note, one_line, print_json, prints_json
+from .render import FAILED, note, one_line, print_json, prints_json
 
 
 @click.command("new")
@@ -53,7 +53,7 @@ def listed() -> None:
         found = Counter(row.master for row in ring_of(store.log).rows())
     destroyed = found.pop("", 0)
     if prints_json():
-        click.echo(json_text({"masters": dict(sorted(found.items())), "destroyed": destroyed}))
+        print_json({"masters": dict(sorted(found.items())), "destroyed": destroyed})
         return
     for name, count in sorted(found.items()):
         click.echo(f"{name}  {counted(count, 'data key')}")

@@ -207,6 +207,8 @@ def test_keys_are_listed_without_it(tmp_path: Path, shut: Path, monkeypatch: pyt
 
     [ended] = as_nobody(keyed, shut, ["keys", "list", "--json"])
     assert ended.json == {"masters": {"m1": 1}, "destroyed": 0}
+    # As any other object: several lines with --json, one with --jsonl.
+    assert [len(refold("keys", "list", form, db=keyed).out.splitlines()) for form in ("--json", "--jsonl")] == [6, 1]
 
 
 def test_writing_needs_it(database: Path, shut: Path) -> None:

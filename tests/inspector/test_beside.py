@@ -168,3 +168,15 @@ def test_what_is_cut_says_so_and_goes_on(watched: Watched) -> None:
     expect(page.locator("tbody tr")).to_have_count(520)
     expect(page.locator("tbody tr").first).to_contain_text("value 0")
     expect(page.locator(".panes .rest")).to_have_count(0)
+
+
+def test_what_was_asked_for_stays_while_others_write(watched: Watched, served: Served) -> None:
+    """A new version does not take back the part of a list that somebody asked for."""
+    page = watched.open("/c/window:wide")
+    rows = page.locator("tbody tr")
+    page.get_by_role("button", name="Show more").click()
+    expect(rows).to_have_count(520)
+    apart(served.store.window("wide").add, refold.BudgetItem("key new", "value new", "tool", 1))
+    expect(rows).to_have_count(521)
+    expect(rows.first).to_contain_text("value 0")
+    expect(rows.last).to_contain_text("value new")

@@ -137,7 +137,14 @@ class Listed {
   }
 
   async show(version) {
-    const found = await this.part(version, 0);
+    const shown = this.found?.items.length ?? 0;
+    let found = await this.part(version, 0);
+    // The reader may have asked for more at another version.
+    while (found.more && found.items.length < shown && version === this.context.version) {
+      const next = await this.part(version, found.items.length);
+      if (!next.items.length) break;
+      found = this.joined(found, next);
+    }
     if (version !== this.context.version || !this.view.isConnected) return;
     this.found = found;
     this.draw(version);
@@ -156,8 +163,13 @@ class Listed {
     const { items } = this.found;
     const next = await this.part(version, items.length);
     if (version !== this.context.version || this.found.items !== items) return;
-    this.found = { ...next, items: this.isLeft ? [...items, ...next.items] : [...next.items, ...items] };
+    this.found = this.joined(this.found, next);
     this.draw(version);
+  }
+
+  /** A list with the part of it that was asked for next. */
+  joined({ items }, next) {
+    return { ...next, items: this.isLeft ? [...items, ...next.items] : [...next.items, ...items] };
   }
 
   draw(version) {

@@ -51,8 +51,8 @@ OTHERS = 0o077
 # SQLAlchemy writes the name of a driver behind a plus sign.
 POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://|(postgres(?:ql)?|sqlite|file)(?:\+\w+)?:", re.IGNORECASE)
-# A connection string of libpq, which is a list of key=value; and a name and a password before a host.
-KEYWORDS = re.compile(r"\s*(host|hostaddr|port|dbname|user|password|service|sslmode|options|passfile)\s*=")
+# A connection string of libpq, which is a list of key=value in any order; and a name and a password before a host.
+KEYWORDS = re.compile(r"(^|.*\s)(host|hostaddr|port|dbname|user|password|service|sslmode|options|passfile)\s*=")
 LOGIN = re.compile(r":[^/@]*@")
 FORMS = "give a path, postgresql://user:password@host:port/name or :memory:"
 

@@ -50,6 +50,7 @@ def test_what_is_no_location(location: Any) -> None:
     [
         "host=localhost dbname=agents password=geheim",
         " password = geheim",
+        "application_name=agents connect_timeout=5 host=localhost password=geheim",
         "mia:geheim@localhost/agents",
         "postgres//mia:geheim@localhost/agents",
         "postgresql:/mia:geheim@localhost/agents",

@@ -88,6 +88,11 @@ def location_of(given: object) -> str:
     return text
 
 
+def is_on_server(location: str) -> bool:
+    """Return whether a location, as `location_of` returns it, is that of a PostgreSQL server."""
+    return location.startswith("postgresql://")
+
+
 def open_database(
     location: str,
     *,
@@ -116,7 +121,7 @@ def open_database(
         StorageUnavailableError: the database is missing, cannot be reached, or is not one of Refold's.
         KeyUnavailableError: the database needs keys, and these were not given.
     """
-    is_file = location != ":memory:" and not location.startswith("postgresql://")
+    is_file = location != ":memory:" and not is_on_server(location)
     if private and not is_file:
         raise InvalidInputError("private=True is for files of SQLite: on a server, roles say who may read")
     if is_file and (private or PRIVATE in os.environ) and is_private(private):
@@ -290,7 +295,7 @@ def _open_below(
     rows: ProjectionStore
     if location == ":memory:":
         log, rows = MemoryLog(system, read_only=read_only), MemoryProjectionStore()
-    elif location.startswith("postgresql://"):
+    elif is_on_server(location):
         from .log.postgres.log import PostgresLog
         from .projecting.rows.postgres import PostgresProjectionStore
 

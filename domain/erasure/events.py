@@ -7,7 +7,7 @@ a context, or the name of a user: of a user it has a salted hash.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain, pairwise
 from typing import Annotated, Any, TypeVar
@@ -344,6 +344,14 @@ class Seals:
                     return erased.seals[start : start + SEAL_BYTES] == seal
                 place += len(run)
         return False
+
+    def has_new(self, stream: str, version: int, seal: bytes, read_erasures: Callable[[], Iterable[object]]) -> bool:
+        """Return the same after the erasures were read again, unless it is known. No event of erasures is erased."""
+        if stream == STREAM:
+            return False
+        if not self.has(stream, version, seal):
+            self.learn(read_erasures())
+        return self.has(stream, version, seal)
 
     def learn(self, events: Iterable[object]) -> None:
         """Take the seals of these events, which are all of the stream, in its order."""

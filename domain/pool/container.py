@@ -29,6 +29,7 @@ from ..errors import ConcurrencyError, DecisionRefusedError, InvalidInputError, 
 from ..frozen import FrozenList
 from ..hooks.hook import Hook
 from ..hooks.registry import HookRegistry, rebuild_hooks_from_serialization, serialize_hooks_by_type
+from ..log.admission import NUMBER_MAX
 from ..log.envelope import RecordedEvent
 from ..log.ports import Log
 from .changes import INNER_NAMES, Change, ChangingSettings, Clearing, Evicting, Restoring, stage_of, staged
@@ -41,7 +42,7 @@ R = TypeVar("R")
 # The limit of a queue of an agent or in a store, if none is given.
 QUEUE_LIMIT = 10
 # The largest integer that an event can hold on every log.
-LIMIT_MAX = 2**63 - 1
+LIMIT_MAX = NUMBER_MAX
 
 
 async def carry_out(

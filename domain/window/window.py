@@ -15,6 +15,7 @@ from ..context.context import Attachment, Context, detached_attachment, detached
 from ..context.journal import Journal, Outcome
 from ..errors import InvalidInputError, NotFoundError
 from ..frozen import FrozenList
+from ..log.admission import NUMBER_MAX
 from ..log.envelope import NO_TRACE, Trace
 from ..memory.records import MemoryStore
 from ..named_events import recorded_event
@@ -31,7 +32,6 @@ MAX_TOKENS = 100_000
 # The seed counts a character as a quarter of a token, and twenty characters for the text that `build` puts around an
 # item.
 CHARACTERS_AROUND = 20
-LARGEST = 2**63 - 1
 
 
 def section_of(item: ContextItem) -> str:
@@ -115,7 +115,7 @@ def require_policy(policy: str) -> AdmissionPolicy:
 
 
 def _is_storable(number: int) -> bool:
-    return -LARGEST <= number <= LARGEST
+    return -NUMBER_MAX <= number <= NUMBER_MAX
 
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ...domain.context.address import Reference
 from ...domain.context.description import counted, joined
 from ...domain.errors import InvalidInputError, first_named
 from ...domain.log.memory_log import MemoryLog
-from ..databases import location_of
+from ..databases import is_on_server, location_of
 from ..exchange import ExportReport, TakenIn, copy_store, export_events, take_in_events
 from ..exchange.copying import LAG_SECONDS
 from ..exchange.import_events import checked_file, take_in_checked
@@ -398,7 +398,7 @@ def copy(source: str, target: str, move: bool, lag: float) -> None:
             keys=args.given_keys(),
             progress=progress,
         )
-    is_from_server, is_to_server = (location_of(one).startswith("postgresql://") for one in (source, target))
+    is_from_server, is_to_server = (is_on_server(location_of(one)) for one in (source, target))
     if is_from_server and not is_to_server and lag and not move:
         note(f"events of the last {lag:g} seconds are left for the next call (--lag)")
     for name, position in report.inexact.items():

@@ -7,7 +7,7 @@ from contextlib import closing
 import click
 
 from ...domain.context.description import counted
-from ..databases import location_of, open_database, stored_log
+from ..databases import is_on_server, location_of, open_database, stored_log
 from ..open import open_store
 from ..projecting.builtin import PROJECTIONS
 from ..space import space_of
@@ -38,9 +38,9 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool) -> N
     with more rights than the programs have.
     """
     found = location_of(given_database())
-    is_on_server = found.startswith("postgresql://")
+    on_server = is_on_server(found)
     for option, is_given in (("--citus", citus), ("--roles", roles is not None)):
-        if is_given and not is_on_server:
+        if is_given and not on_server:
             raise usage_error(f"{option} needs a database at postgresql://...")
     keys = given_keys()
     if no_encrypt and keys is None:
@@ -53,12 +53,12 @@ def command(reopen: bool, citus: bool, roles: str | None, no_encrypt: bool) -> N
         # A store in memory is never moved.
         if reopen and hasattr(stored, "reopen"):
             stored.reopen()
-        if found != ":memory:" and not is_on_server:
+        if found != ":memory:" and not on_server:
             # A write-protected file is opened for reading only, and keeps older tables as they are.
             from ..log.sqlite.schema import bring_forward
 
             bring_forward(stored.database)
-        if is_on_server:
+        if on_server:
             # Imported here: its driver need not be installed for a file.
             from ..projecting.rows.postgres import PostgresProjectionStore
 
@@ -83,7 +83,7 @@ def seal() -> None:
     Programs may write and read meanwhile. A file packs its events by itself.
     """
     found = location_of(given_database())
-    if not found.startswith("postgresql://"):
+    if not is_on_server(found):
         raise usage_error("a file packs its events by itself: give postgresql://...")
     # Events are checked against their digests before they are packed, which may need the keys.
     with closing(open_database(found, create=False, keys=given_keys())[0]) as log:

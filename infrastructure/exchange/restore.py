@@ -33,7 +33,7 @@ from ...domain.errors import (
 from ...domain.log.envelope import NO_DIGEST, RecordedEvent
 from ...domain.moments import MOMENTS, STREAM, MomentNamed
 from ...domain.positions import BEGINNING, Moment, Position, cut_to
-from ..databases import Database, location_of, open_database, tables_of
+from ..databases import Database, is_on_server, location_of, open_database, tables_of
 from ..log.codec import CODEC
 from ..log.row_faults import opening
 from ..projecting.store import ProjectionStore
@@ -272,10 +272,9 @@ def _require_place(file: BackupFile, target: str) -> None:
     if is_same_file(file.path, target):
         raise InvalidInputError(f"{file.path} is the backup itself: restore it into another file")
     record = file.record
-    is_on_server = target.startswith("postgresql://")
     if target == ":memory:":
         raise InvalidInputError("a backup cannot be restored into memory: name a file or postgresql://...")
-    if is_on_server != record.has_slices:
+    if is_on_server(target) != record.has_slices:
         kind, other = ("PostgreSQL", "a file") if record.has_slices else ("a file", "PostgreSQL")
         raise InvalidInputError(
             f"the backup is of a store on {kind}: restore it into one of this kind; `refold copy` brings it to {other}"
@@ -305,7 +304,7 @@ def _require_something(file: BackupFile, moment: Moment, at: object) -> None:
 
 def _aside(target: str, *, overwrite: bool) -> AbstractContextManager[tuple[str, Callable[[], None]]]:
     """Return the context manager of a temporary place and of the function that moves its store to `target`."""
-    if target.startswith("postgresql://"):
+    if is_on_server(target):
         from ..log.postgres.staged_log import made_aside as made_in_schema
 
         return made_in_schema(target, overwrite=overwrite)

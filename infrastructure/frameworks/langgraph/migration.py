@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver, CheckpointTuple
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from ....domain.errors import InvalidInputError, RefusedError, StorageUnavailableError
-from ...databases import location_of
+from ...databases import is_on_server, location_of
 from ...exchange.event_files import Progress
 from ...open import open_store
 from ...store import Store
@@ -259,7 +259,7 @@ def _imported(name: str) -> tuple[str, str]:
 @contextmanager
 def _opened(location: str, serde: JsonPlusSerializer) -> Iterator[Source]:
     place = location_of(location.removeprefix("sqlite:///"))
-    opened = _postgres if place.startswith("postgresql://") else _sqlite
+    opened = _postgres if is_on_server(place) else _sqlite
     with opened(place, serde) as source:
         try:
             source.query(f"{THREADS} LIMIT 1", ())

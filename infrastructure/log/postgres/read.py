@@ -288,12 +288,8 @@ class Reader:
         ]
 
     def _is_erased(self, stream: str, version: int, seal: bytes) -> bool:
-        """Return whether an erasure of the log says that this is left of an event. No event of erasures is erased."""
-        if stream == ERASURES:
-            return False
-        if not self._seals.has(stream, version, seal):
-            self._seals.learn(self.read_events(Range(ERASURES, 0, VERSION_MAX)))
-        return self._seals.has(stream, version, seal)
+        """Return whether an erasure of the log says that this is left of an event."""
+        return self._seals.has_new(stream, version, seal, lambda: self.read_events(Range(ERASURES, 0, VERSION_MAX)))
 
     def check_rows(self, rows: Sequence[Row]) -> None:
         """

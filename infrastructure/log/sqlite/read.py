@@ -8,6 +8,7 @@ import bisect
 import json
 import sqlite3
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Literal, TypeVar
@@ -373,13 +374,12 @@ class Reader:
         return payload, position, meta
 
     def _is_erased(self, connection: sqlite3.Connection, stream: str, version: int, seal: bytes) -> bool:
-        """Return whether an erasure of the log says that this is left of an event. No event of erasures is erased."""
-        if stream == ERASURES:
-            return False
-        if not self._seals.has(stream, version, seal):
-            key = first_value(connection, KEY_OF_STREAM, ERASURES)
-            self._seals.learn(self.read_events(connection, key, Range(ERASURES, 0, NO_LIMIT)) if key else ())
-        return self._seals.has(stream, version, seal)
+        """Return whether an erasure of the log says that this is left of an event."""
+        return self._seals.has_new(stream, version, seal, partial(self._erasures, connection))
+
+    def _erasures(self, connection: sqlite3.Connection) -> Sequence[Event]:
+        key = first_value(connection, KEY_OF_STREAM, ERASURES)
+        return self.read_events(connection, key, Range(ERASURES, 0, NO_LIMIT)) if key else ()
 
     def forget(self) -> None:
         """Drop the opened blocks, which have texts."""

@@ -19,7 +19,7 @@ from ...domain.chat.context import ChatContext
 from ...domain.chat.events import ChatItemEvent, FunctionCalled, FunctionReturned, Origin, is_apart
 from ...domain.chat.rules.commands import EvictItems, InsertItems
 from ...domain.chat.state.sequence import Items
-from ...domain.chat.usage import has_usage, without_usage
+from ...domain.chat.usage import has_usage, usage_of, without_usage
 from ...domain.chat.view import ChatView
 from ...domain.clock import REAL_SYSTEM
 from ...domain.errors import InvalidInputError
@@ -240,10 +240,14 @@ class Conversation:
         self, message: Message, held: Items | None, taken: set[str], is_counted: IsCounted | None
     ) -> list[ChatItemEvent]:
         given = message.get("id")
-        is_free = isinstance(given, str) and given not in taken and (held is None or held.ordinal(given) is None)
+        ordinal = held.ordinal(given) if held is not None and isinstance(given, str) else None
+        is_free = isinstance(given, str) and given not in taken and ordinal is None
         receiver = Receiver(REAL_SYSTEM, first_id=given if given and is_free else None)
         self._form.read(message, receiver)
-        if is_counted and isinstance(given, str) and any(map(has_usage, receiver.items)) and is_counted(given):
+        # A message that was changed is recorded again, and its answer was still one.
+        before = held.item_table.items[ordinal] if held is not None and ordinal is not None else None
+        is_repeated = before is not None and _has_same_usage(before, receiver.items)
+        if is_repeated or (is_counted and given and any(map(has_usage, receiver.items)) and is_counted(given)):
             receiver.items[:] = map(without_usage, receiver.items)
         first, *others = receiver.items
         if given and is_free:
@@ -335,6 +339,11 @@ def _sound_groups(items: Sequence[ChatItemEvent], start: int, end: int) -> Itera
         first = places[group[0]]
         if not isinstance(items[first], FunctionReturned) or is_called(items, first):
             yield [places[index] - start for index in group]
+
+
+def _has_same_usage(before: ChatItemEvent, items: Sequence[ChatItemEvent]) -> bool:
+    """Return whether one of the items has the usage that an earlier one has."""
+    return has_usage(before) and any(has_usage(item) and usage_of(item) == usage_of(before) for item in items)
 
 
 def is_called(items: Sequence[ChatItemEvent], place: int) -> bool:

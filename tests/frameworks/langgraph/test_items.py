@@ -1,0 +1,62 @@
+"""The items that messages of a thread become, as other readers of its chat see them."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
+
+from refold.chat import FunctionCall, FunctionCallOutput
+from refold.infrastructure.store import Store
+from refold.langgraph import RefoldSaver
+
+from .graphs import chatting, put, said, thread, values
+
+USAGE: Any = {"input_tokens": 7, "output_tokens": 2, "total_tokens": 9}
+
+
+@dataclasses.dataclass
+class City:
+    """A type of the user's, which is no JSON."""
+
+    name: str
+
+
+def counted(store: Store) -> tuple[int, int]:
+    """Return the tokens that a provider counted in a store."""
+    rows = store.usage(by=["context"])
+    return sum(row.counted_in for row in rows), sum(row.counted_out for row in rows)
+
+
+def test_an_answer_that_is_changed_counts_once(store: Store) -> None:
+    """A node may mark a message, or redact it: the model gave one answer. Another answer under its id counts, too."""
+    contents = ["fine", "[redacted]", "fine again"]
+    usages = [USAGE, USAGE, USAGE | {"input_tokens": 8}]
+
+    def answer(state: Any) -> dict[str, Any]:
+        turn = sum(message.type == "human" for message in state["messages"]) - 1
+        return {"messages": [AIMessage(contents[turn], id="a", usage_metadata=usages[turn])]}
+
+    for turn, expected in enumerate([(7, 2), (7, 2), (15, 4)]):
+        chatting(RefoldSaver(store), answer).invoke(said("hello", f"h{turn}"), thread())
+        assert counted(store) == expected
+    assert [item.text for item in store.chat("t").messages()] == ["hello", "fine again", "hello", "hello"]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_message_with_an_object_in_it_has_its_items(store: Store) -> None:
+    """What a client parsed, or an artifact of a tool, leaves the call, its output, their names and the tokens."""
+    call = {"name": "find", "args": {"q": "Lyon"}, "id": "c1"}
+    beside = {"parsed": City("Lyon")}
+    answer = AIMessage("", id="a", name="scout", tool_calls=[call], usage_metadata=USAGE, additional_kwargs=beside)
+    output = ToolMessage("none", tool_call_id="c1", id="o", name="find", status="error", artifact=City("Lyon"))
+    put(RefoldSaver(store), thread(), messages=[HumanMessage("where?", id="h"), answer, output])
+
+    called, returned = store.chat("t").items[1:]
+    assert isinstance(called, FunctionCall)
+    assert (called.name, called.agent_id, called.arguments) == ("find", "scout", '{"q":"Lyon"}')
+    assert isinstance(returned, FunctionCallOutput)
+    assert (returned.name, returned.is_error) == ("find", True)
+    assert [message["role"] for message in store.chat("t").to_openai_messages()] == ["user", "assistant", "tool"]
+    assert counted(store) == (7, 2)
+    assert [message.id for message in values(RefoldSaver(store), thread())["messages"]] == ["h", "a", "o"]

@@ -224,9 +224,8 @@ def _plain_of(message: BaseMessage, values: Values) -> Message:
                 plain[name] = copied(value)
         return plain
     packed = values.pack(message, f"the message {message.id!r}")
-    names = ("type", "content", "id", "tool_call_id")
-    shown = {name: plain[name] for name in names if name in plain and is_json(plain[name])}
-    return {"type": "human", **shown, WHOLE: packed}
+    # The rest is not read back from these fields: they are for the items, which have calls, names and usage, too.
+    return {"type": "human", **{name: value for name, value in plain.items() if is_json(value)}, WHOLE: packed}
 
 
 class Row(NamedTuple):

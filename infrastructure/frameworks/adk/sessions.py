@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -402,27 +404,57 @@ def _decoded(entry: Entry) -> Message:
 
 
 def _apply(found: OpenChat, message: Message) -> None:
-    """Take out of the view what a rewind undoes, or a compaction sums up."""
-    actions, reason = message["actions"], REWOUND
-    invocation, compaction = actions.get("rewind_before_invocation_id"), actions.get("compaction")
-    if not invocation and not compaction:
+    """Take out of the view what a rewind undoes or a compaction sums up, and put back what is live again."""
+    if not (message["actions"].get("rewind_before_invocation_id") or message["actions"].get("compaction")):
         return
-    entries = found.entries()[:-1]
-    chosen: Sequence[Entry]
-    if invocation:
-        # Few events contain the id, so few events of a long session are decoded.
-        written = msgspec.json.encode(invocation)
-        near = (place for place, entry in enumerate(entries) if written in entry.encoded)
-        named = (place for place in near if _decoded(entries[place]).get("invocation_id") == invocation)
-        chosen = entries[next(named, len(entries)) :]
-    else:
-        first, last, reason = compaction["start_timestamp"], compaction["end_timestamp"], COMPACTED
-        chosen = [entry for entry in entries if first <= float(_decoded(entry)["timestamp"]) <= last]
-    kept = set(found.chat.pinned_ids())
-    shown = {item.id for item in found.chat.recorded_items()} - kept
-    ids = tuple(one for entry in chosen for one in entry.item_ids if one in shown)
-    if ids:
-        found.chat._record(EvictItems(found.chat.stream_id, ids, reason, partners=False))
+    chat, entries = found.chat, list(found.entries())
+    events = list(map(_decoded, entries))
+    before, now = _left_out(events[:-1]), _left_out(events)
+    stay, hidden = set(chat.pinned_ids()), {item.id for item in _left_by_kit(chat)}
+    # A rewind undoes a compaction, too: what that summed up is live again.
+    back = [one for place, entry in enumerate(entries) if place not in now for one in entry.item_ids if one in hidden]
+    if back:
+        chat.restore(back, reason=REWOUND)
+    shown = {item.id for item in chat.recorded_items()} - stay
+    for reason in (REWOUND, COMPACTED):
+        chosen = (entries[place] for place, why in now.items() if why == reason and before.get(place) != why)
+        ids = tuple(one for entry in chosen for one in entry.item_ids if one in shown)
+        if ids:
+            chat._record(EvictItems(chat.stream_id, ids, reason, partners=False))
+
+
+def _left_out(events: Sequence[Message]) -> dict[int, str]:
+    """Return the places of the events that the kit leaves out when it asks a model, each with the reason."""
+    firsts: dict[str, int] = {}
+    for place, event in enumerate(events):
+        firsts.setdefault(event.get("invocation_id") or "", place)
+    out: dict[int, str] = {}
+    place = len(events) - 1
+    while place >= 0:
+        wanted = events[place]["actions"].get("rewind_before_invocation_id")
+        first = min(place, firsts.get(wanted, place)) if wanted else place
+        out |= dict.fromkeys(range(first, place), REWOUND)
+        place = first - 1
+    compactions = {
+        place: (one["start_timestamp"], one["end_timestamp"])
+        for place, event in enumerate(events)
+        if place not in out and (one := event["actions"].get("compaction"))
+    }
+    # A range within another one has no summary of its own; of equal ranges the last one has it.
+    ranges: list[tuple[float, float]] = []
+    for place, (start, end) in sorted(compactions.items(), key=lambda one: (one[1][0], -one[1][1], -one[0])):
+        if ranges and end <= ranges[-1][1]:
+            out[place] = COMPACTED
+        else:
+            ranges.append((start, end))
+    for place, event in enumerate(events) if ranges else ():
+        if place not in out and place not in compactions:
+            at = float(event["timestamp"])
+            # The last range that begins before it also ends last.
+            near = bisect_right(ranges, (at, inf))
+            if near and at <= ranges[near - 1][1]:
+                out[place] = COMPACTED
+    return out
 
 
 def _wanted_events(entries: Sequence[Entry], config: GetSessionConfig) -> list[Event]:

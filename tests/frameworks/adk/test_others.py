@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from google.adk.events.event import Event
-from google.adk.events.event_actions import EventActions
+from google.adk.events.event_actions import EventActions, EventCompaction
+from google.adk.flows.llm_flows.contents import _get_contents
 from google.adk.sessions import Session
 from google.genai import types
 
@@ -248,3 +249,35 @@ async def test_a_task_that_is_cancelled_leaves_its_session_in_use(
     await service.append_event(session, said("third"))
 
     assert await texts(service) == [event.content.parts[0].text for event in session.events] == ["first", "third"]
+
+
+def summed_up(text: str, start: float, end: float, invocation_id: str) -> Event:
+    """Return the event of a compaction."""
+    summary = types.Content(role="model", parts=[types.Part(text=text)])
+    compaction = EventCompaction(start_timestamp=start, end_timestamp=end, compacted_content=summary)
+    actions = EventActions(compaction=compaction)
+    return Event(author="user", actions=actions, invocation_id=invocation_id, timestamp=end + 0.5)
+
+
+async def test_the_chat_shows_what_the_kit_sends_to_a_model(store: refold.Store) -> None:
+    """Summaries may overlap, be within others, and be undone by a rewind, which brings back what they summed up."""
+    service = RefoldSessionService(store)
+    session = await filled(service)
+    chat = store.chat(service.chat_id(**KEY))
+    for event in (
+        *(said(f"t{number}", invocation_id=f"i{number}", timestamp=1_000.0 + number) for number in range(4)),
+        summed_up("s0-1", 1_000.0, 1_001.0, "c1"),
+        summed_up("s1-2", 1_001.0, 1_002.0, "c2"),
+        summed_up("s1-1", 1_001.0, 1_001.0, "c3"),
+        Event(author="user", actions=EventActions(rewind_before_invocation_id="c2"), timestamp=1_010.0),
+        said("t4", invocation_id="i4", timestamp=1_011.0),
+        summed_up("s1-4", 1_001.0, 1_011.0, "c4"),
+        Event(author="user", actions=EventActions(rewind_before_invocation_id="i3"), timestamp=1_012.0),
+        Event(author="user", actions=EventActions(rewind_before_invocation_id="i1"), timestamp=1_013.0),
+        Event(author="user", actions=EventActions(rewind_before_invocation_id="c1"), timestamp=1_014.0),
+    ):
+        await service.append_event(session, event)
+        sent = {part.text for one in _get_contents(None, session.events) for part in one.parts or ()}
+        chat.refresh()
+        assert {item.text for item in chat.messages() if item.text} == sent
+    assert sent == {"t0", "t1", "t2", "t3"}

@@ -39,6 +39,7 @@ from ....domain.chat.usage import metrics_of, put_usage
 from ....domain.concurrency.collector import uncollected
 from ....domain.errors import DamagedError, InvalidInputError
 from ....domain.formats.openai.receive import refusal_in
+from ....domain.formats.parts import Picture, picture_at, picture_of
 from ....domain.formats.receive import Receiver, as_text
 from ..conversation import Conversation, Message
 from .values import Values, copied, too_deep
@@ -146,15 +147,21 @@ def _parts(content: Any, into: Receiver) -> str | list[str | Image]:
             shown.append(part["text"])
         elif isinstance(part, dict) and refusal_in(part):
             shown.append(refusal_in(part))
-        elif (url := _url(part)) and (image := into.image(url)):
+        elif (found := _picture(part)) and (image := into.image(found.url)):
             shown.append(image)
     return shown
 
 
-def _url(part: Any) -> str:
-    image = part.get("image_url") if isinstance(part, dict) else None
-    url = image.get("url") if isinstance(image, dict) else image
-    return url if isinstance(url, str) and url.startswith(("http://", "https://", "data:image/")) else ""
+def _picture(part: Any) -> Picture | None:
+    """Return the image in a block of OpenAI, of Anthropic, or of LangChain itself, in its newer or its older form."""
+    if not isinstance(part, dict):
+        return None
+    if part.get("type") == "image":
+        source = part["source"] if isinstance(part.get("source"), dict) else part
+        data, kind = source.get("base64") or source.get("data"), source.get("mime_type") or source.get("media_type")
+        return picture_of(data, kind) or picture_at(source.get("url"))
+    image = part.get("image_url")
+    return picture_at(image.get("url") if isinstance(image, dict) else image)
 
 
 def _content(content: str | tuple[str | Image, ...]) -> str | list[Any]:

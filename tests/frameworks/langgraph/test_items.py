@@ -60,3 +60,25 @@ def test_a_message_with_an_object_in_it_has_its_items(store: Store) -> None:
     assert [message["role"] for message in store.chat("t").to_openai_messages()] == ["user", "assistant", "tool"]
     assert counted(store) == (7, 2)
     assert [message.id for message in values(RefoldSaver(store), thread())["messages"]] == ["h", "a", "o"]
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"},
+        {"type": "image", "source_type": "base64", "data": "iVBORw0KGgo=", "mime_type": "image/png"},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
+        {"type": "image", "url": "data:image/png;base64,iVBORw0KGgo="},
+        {"type": "image_url", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+    ],
+)
+def test_an_image_in_a_block_of_any_form_is_an_image(memory: Store, block: dict[str, Any]) -> None:
+    """Others see it and can send it, and the message comes back as it was; a file or an unknown block is no image."""
+    others = [{"type": "file", "base64": "JVBERi0=", "mime_type": "application/pdf"}, {"type": "image", "file_id": "f"}]
+    messages = [HumanMessage([block, *others, {"type": "text", "text": "see"}], id="h")]
+    put(RefoldSaver(memory), thread(), messages=messages)
+
+    image, text = memory.chat("t").to_openai_messages()[0]["content"]
+    assert image["image_url"]["url"] == "data:image/png;base64,iVBORw0KGgo="
+    assert text == {"type": "text", "text": "see"}
+    assert values(RefoldSaver(memory), thread())["messages"] == messages

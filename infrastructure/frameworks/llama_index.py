@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -49,6 +49,8 @@ class LlamaForm:
         if role in OUTPUTS:
             output = "\n".join(part for part in parts if isinstance(part, str))
             parts = [Result(str(beside.get("name") or ""), output, beside.get("tool_call_id"))]
+        elif not any(isinstance(part, Call) for part in parts):
+            parts += _calls_beside(beside.get("tool_calls"))
         read_parts(ROLES.get(role, "user"), parts, into, "a message")
 
     def write(self, items: Sequence[ChatItemEvent]) -> Message | None:
@@ -213,6 +215,15 @@ def _part(block: Fields) -> Part:
     if kind == "image":
         return picture_of(given.get("image"), given.get("image_mimetype")) or picture_at(given.get("url"))
     return None
+
+
+def _calls_beside(given: Any) -> Iterator[Call]:
+    """Yield the calls that a client of a model keeps beside the blocks, as OpenAI writes them."""
+    for call in given if isinstance(given, list) else ():
+        function = call.get("function") if isinstance(call, dict) else None
+        if isinstance(function, dict) and isinstance(name := function.get("name"), str):
+            call_id = call.get("id")
+            yield Call(name, function.get("arguments") or "", call_id if isinstance(call_id, str) else None)
 
 
 def _block(part: str | Picture | Call | Result) -> dict[str, Any]:

@@ -143,6 +143,20 @@ async def test_messages_are_items_and_others_may_change_them(store: Store) -> No
     assert {entry.actor for entry in store.audit("s1")} >= {"llama_index"}
 
 
+@pytest.mark.parametrize("blocks", [[], [ToolCallBlock(tool_call_id="c2", tool_name="track", tool_kwargs={})]])
+async def test_calls_beside_the_blocks_are_items(store: Store, blocks: list[ToolCallBlock]) -> None:
+    """Some clients of models keep calls there, some in both places: it is one call, and its output is sent with it."""
+    ours = RefoldChatStore(store)
+    odd = [None, {"id": 3, "function": {"name": 7}}, "call"]
+    asked = ChatMessage(role="assistant", blocks=blocks, additional_kwargs={"tool_calls": [OLD_CALL, *odd]})
+    answered = ChatMessage("in Lyon", role="tool", additional_kwargs={"tool_call_id": "c2"})
+    await ours.add_messages("s1", [asked, answered])
+
+    assert [item.type for item in store.chat("s1").items] == ["function_call", "function_call_output"]
+    assert [one["role"] for one in store.chat("s1").to_openai_messages()] == ["assistant", "tool"]
+    assert await ours.get_messages("s1") == [asked, answered]
+
+
 @pytest.mark.parametrize("role", ["assistant", "chatbot", "model"])
 async def test_a_model_has_several_names(role: str) -> None:
     """Other frameworks are told that the assistant said it."""

@@ -8,7 +8,7 @@ the entries of queues and pools.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -34,7 +34,7 @@ from ...projections.intervals import (
 from ...projections.validity import CLEARED, FORKED, MERGED, VALIDITY, ValidityRow, brought_by
 from ..log.row_faults import REBUILD, opening
 from ..projecting.runner import ProjectionRunner
-from ..projecting.store import ProjectionStore
+from ..projecting.store import ProjectionStore, Where
 
 R = TypeVar("R", bound=IntervalRow)
 A = TypeVar("A", bound="AncestorRows[Any]")
@@ -70,14 +70,20 @@ class AncestorRows(Generic[R]):
 
     def __init__(self, store: ProjectionStore, context: str, end: int | None) -> None:
         self.context = context
-        rows: list[R] = store.rows_under(self.projection, *self._prefixes(end))
-        if end is not None:
-            # There is at most one for each version.
-            first, behind = own_items_prefix(context), item_key(context, Ref(end + 1, context))
-            rows += store.page(self.projection, after=first, before=behind, limit=end)
+        rows = self._read(store, end)
         marks = (row for row in rows if row.type in self.mark_types)
         self.marks = [row for row in marks if end is None or row.v0 <= end]
         self.rows = {row.birth: row for row in rows if row.type not in self.mark_types}
+
+    def _read(self, store: ProjectionStore, end: int | None) -> list[R]:
+        rows: list[R] = store.rows_under(self.projection, *self._prefixes(end))
+        return rows if end is None else [*rows, *self._own_items(store, end)]
+
+    def _own_items(self, store: ProjectionStore, end: int, where: Where | None = None) -> list[R]:
+        """Return the rows of the items that the context recorded up to a version."""
+        # There is at most one for each version.
+        first, behind = own_items_prefix(self.context), item_key(self.context, Ref(end + 1, self.context))
+        return store.page(self.projection, after=first, before=behind, limit=end, where=where)
 
     def _prefixes(self, end: int | None) -> tuple[str, ...]:
         """Return the prefixes of the keys of all rows; with an end without those of the items that it recorded."""
@@ -186,27 +192,18 @@ def intervals(runner: ProjectionRunner, context: str) -> list[Interval]:
     Raises:
         DamagedError: an event names something as an item that is not an item.
     """
-    return runner.read(VALIDITY, ask=lambda store: intervals_stored(store, context))
-
-
-def cached_reader(store: ProjectionStore) -> ReadRows:
-    """Return a function that reads the rows of each chat once, for several calls of `intervals_stored`."""
-    return cache(partial(_AncestorRows, store))
+    return runner.read(VALIDITY, ask=lambda store: _intervals_stored(store, context))
 
 
 @opening("the table of validity", remedy=REBUILD)
-def intervals_stored(
-    store: ProjectionStore, context: str, until: int | None = None, *, read: ReadRows | None = None
-) -> list[Interval]:
-    """Return the result of `intervals` from rows that are up to date; with `until` those that began up to a version."""
+def _intervals_stored(store: ProjectionStore, context: str) -> list[Interval]:
     with trusted(context):
-        lineage = lineage_rows(read or cached_reader(store), context, until)
+        lineage = lineage_rows(partial(_AncestorRows, store), context)
         view = _View()
         for member, end in lineage:
             view.go_on(member, end)
         known = (row for member, _ in lineage for row in member.rows.values())
-        found = _public(view, described(store, view.births, known))
-        return found if until is None else [stay for stay in found if stay.v0 <= until]
+        return _public(view, described(store, view.births, known))
 
 
 def _public(view: _View, descriptions: dict[str, ValidityRow]) -> list[Interval]:
@@ -301,18 +298,19 @@ class _AncestorRows(AncestorRows[ValidityRow]):
         return StoredInterval(stay.v0, self._cleared_at[found], "clear", self._clears[found].reason)
 
 
-# Returns the rows of a chat up to a version.
-ReadRows = Callable[[str, int | None], _AncestorRows]
-
-
 class _View:
-    """All items of a context and its ancestors, in the order in which they came, while the rows are read."""
+    """
+    The items of a context and its ancestors, in the order in which they came, while the rows are read.
+
+    With `wanted`, origins, only these items are there, and their order in the view is not known.
+    """
 
     member: _AncestorRows
 
-    def __init__(self) -> None:
+    def __init__(self, wanted: Container[str] | None = None) -> None:
         self.births: list[str] = []
         self.edits = Edits()
+        self._wanted = wanted
         self._ordinals: dict[str, int] = {}
         # For each item: whether it was visible when the current member began, and the version that brought it there.
         self._shown: list[bool] = []
@@ -322,11 +320,13 @@ class _View:
         """Read the rows of the next context of the lineage, up to the version where a fork begins; None: all rows."""
         self.member, self._arrived = member, {}
         for version, birth, before in member.arrivals(end):
+            if self._wanted is not None and birth not in self._wanted:
+                continue
             ordinal = self._ordinals[birth] = len(self.births)
             self.births.append(birth)
             self._shown.append(True)
             self._arrived[ordinal] = version
-            if before:
+            if before and self._wanted is None:
                 self.edits.place(ordinal, self._ordinals[before])
         if end is not None:
             named = (self._ordinals[birth] for birth in member.rows if birth in self._ordinals)
@@ -338,3 +338,60 @@ class _View:
         # Inherited items came with the fork's first event.
         arrived = self._arrived.get(ordinal, 1)
         return self.member.stays(self.births[ordinal], arrived, is_shown=self._shown[ordinal])
+
+
+class _ItemRows(_AncestorRows):
+    """The marks of one chat, the rows of its own items with an id, if it is given, and those that `add` reads."""
+
+    def __init__(self, store: ProjectionStore, item: str | None, context: str, end: int) -> None:
+        self._store, self._item = store, item
+        super().__init__(store, context, end)
+        self.named = [row.birth for row in self.rows.values() if row.type]
+
+    def _read(self, store: ProjectionStore, end: int | None) -> list[ValidityRow]:
+        assert end is not None, "the chat is read up to a version"
+        marks: list[ValidityRow] = store.rows_under(VALIDITY, marks_prefix(self.context))
+        return marks if self._item is None else [*marks, *self._own_items(store, end, {"item": self._item})]
+
+    def brought(self) -> list[str]:
+        """Return the origins of the items that came with forks and merges."""
+        return [birth for mark in self.marks for birth, _ in self._brought(mark)]
+
+    def add(self, births: Iterable[str]) -> None:
+        """Read the rows about items with these origins."""
+        keys = [item_key(self.context, Ref.parse(birth)) for birth in births if birth not in self.rows]
+        found = self._store.load(VALIDITY, keys).values() if keys else ()
+        self.rows |= {row.birth: row for row in found}
+
+
+# Returns the marks of a chat up to a version, and its rows of the items with an id, if it is given.
+ReadItemRows = Callable[[str | None, str, int], _ItemRows]
+
+
+def item_rows_reader(store: ProjectionStore) -> ReadItemRows:
+    """Return a function that reads the rows of each chat once, for several calls of `item_intervals`."""
+    return cache(partial(_ItemRows, store))
+
+
+@opening("the table of validity", remedy=REBUILD)
+def item_intervals(
+    store: ProjectionStore, read: ReadItemRows, context: str, until: int, item: str | None, births: Iterable[str] = ()
+) -> list[StoredInterval] | None:
+    """
+    Return the intervals, as far as they began up to a version, of the items with this id, or with one of these origins.
+
+    None means that there is no such item. The rows of other items are not read, except those of what a merge or a
+    selecting fork brought, to see their ids.
+    """
+    with trusted(context):
+        lineage = lineage_rows(partial(read, item), context, until)
+        brought = [] if item is None else [birth for member, _ in lineage for birth in member.brought()]
+        copied = described(store, brought, ()).items() if brought else ()
+        named = (birth for member, _ in lineage for birth in member.named)
+        wanted = {*births, *named, *(birth for birth, row in copied if row.item == item)}
+        view = _View(wanted)
+        for member, end in lineage:
+            member.add(wanted)
+            view.go_on(member, end)
+        found = [stay for ordinal in range(len(view.births)) for stay in view.stays(ordinal)]
+        return [stay for stay in found if stay.v0 <= until] if view.births else None

@@ -19,8 +19,8 @@ from ..projecting.runner import ProjectionRunner
 from ..projecting.store import ProjectionStore
 from ..views.shapes import describe
 from .audit import began_with, chat_items, context_changes
-from .intervals import ReadRows, cached_reader, holds, intervals_stored
-from .origins import causes_of, event_at, id_of, named_so
+from .intervals import ReadItemRows, holds, item_intervals, item_rows_reader
+from .origins import causes_of, event_at, id_of, named_so, reference_in
 
 THERE, GONE, NEVER = "there", "gone", "never"
 
@@ -93,7 +93,7 @@ def why_gone(log: Log, runner: ProjectionRunner, stream: str, item: str) -> WhyG
 def _departure_or_presence(log: Log, store: ProjectionStore, stream: str, asked: _Asked, until: int) -> _Left | str:
     """Return how an item left a context up to a version, or that it is there, or that it never was."""
     child: _Left | None = None
-    seen, read = {stream}, cached_reader(store)
+    seen, read = {stream}, item_rows_reader(store)
     # A loop, since a chain of forks may be longer than the stack of Python is deep.
     while True:
         is_chat = split_stream_id(stream)[0] == "chat"
@@ -109,15 +109,19 @@ def _departure_or_presence(log: Log, store: ProjectionStore, stream: str, asked:
         seen.add(stream)
 
 
-def _in_chat(log: Log, store: ProjectionStore, read: ReadRows, stream: str, asked: _Asked, until: int) -> _Left | str:
-    known = intervals_stored(store, stream, until, read=read)
-    stays = [stay for stay in known if stay.item == asked.name or stay.birth in asked.births]
-    if not stays:
+def _in_chat(
+    log: Log, store: ProjectionStore, read: ReadItemRows, stream: str, asked: _Asked, until: int
+) -> _Left | str:
+    births = [birth for birth in asked.births if reference_in(birth)]
+    stays = item_intervals(store, read, stream, until, None, births) if births else None
+    if stays is None:
+        stays = item_intervals(store, read, stream, until, asked.name)
+    if stays is None:
         # The rows have no call ids, so the chat itself is read.
         items = chat_items(log, stream, until)
         ordinal = items.named(asked.name)
-        item_id = None if ordinal is None else items.item_table.items[ordinal].id
-        stays = [stay for stay in known if stay.item == item_id]
+        if ordinal is not None:
+            stays = item_intervals(store, read, stream, until, items.item_table.items[ordinal].id)
     if not stays:
         return NEVER
     last = max(stays, key=lambda stay: stay.v0)

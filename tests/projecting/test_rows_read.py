@@ -127,6 +127,29 @@ def test_of_ancestors_of_ancestors(store: refold.Store, monkeypatch: pytest.Monk
     assert (gone.reference, len(levels)) == ("chat:a@3", OTHERS + 1)
 
 
+def test_of_one_item(store: refold.Store, read: Callable[[Callable[[], Any]], int]) -> None:
+    """Why an item is gone, by its id, its origin and its call id: its row, those of a merge, and the marks."""
+    chat = store.chat("one")
+    item = chat.add_message("user", "hello")
+    call = chat.add_function_call("look", "{}", "c1")
+    fork = chat.fork("fork")
+    chat.evict([item.id, call.id])
+    other = fork.add_message("user", "from the fork")
+    asyncio.run(chat.merge(fork))
+    chat.evict([other.id])
+    counts: list[list[int]] = []
+    for _ in range(2):
+        for number in range(OTHERS):
+            chat.add_message("user", f"hello {number}")
+        asked = (item.id, "@2", "chat:fork@2", other.id, "c1")
+        counts.append([read(lambda name=name: store.why_gone("one", name)) for name in asked])  # type: ignore[misc]
+
+    assert counts == [[3, 2, 2, 3, 5]] * 2
+    gone = [store.why_gone("one", name) for name in asked]
+    assert [one.reference for one in gone] == ["chat:one@4", "chat:one@4", "chat:one@6", "chat:one@6", "chat:one@4"]
+    assert store.why_gone("one", "never").state == "never"
+
+
 @pytest.fixture
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows by one with every ten steps that SQLite takes on a connection that is opened from now on."""

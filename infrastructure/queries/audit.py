@@ -8,7 +8,7 @@ and remembers which of them are there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -132,13 +132,14 @@ class _ItemTrail:
                     self._there.pop(ref, None)
                     yield AuditEntry(recorded, ref, id_of(item), old=item, reason=change.reason)
         by_name = {id_of(item): ref for ref, item in self._there.items()} if change.is_by_name else {}
-        coming = list(refs_of(change.came)) if change.came else []
-        if change.adds_item:
-            coming.append(own)
-            if isinstance(recorded.event, Item):
-                # The event itself is the item, so the log need not be read for it.
-                self._known[own] = recorded.event
-        for ref, item in self._items(coming):
+        coming = self._items(refs_of(change.came)) if change.came else []
+        if change.adds_item and isinstance(recorded.event, Item):
+            # The event itself is the item, so the log need not be read for it.
+            self._known[own] = recorded.event
+            coming.append((own, recorded.event))
+        elif change.adds_item:
+            coming += self._items([own])
+        for ref, item in coming:
             self._there[ref] = item
             replaced = by_name.get(id_of(item), instead)
             old = None if replaced is None else self._there.pop(replaced, None)
@@ -192,9 +193,11 @@ def began_with(log: Log, stream: str) -> dict[Ref, Item]:
 
 
 def _chat_reader(log: Log, stream: str, version: int) -> Reader:
-    held = chat_items(log, stream, version)
+    # Only if an event names an item that no event before it was.
+    items = cache(partial(chat_items, log, stream, version))
 
     def read(refs: Sequence[Ref]) -> Mapping[Ref, Item]:
+        held = items()
         ordinals = {ref: held.of_ref(Ref(ref.version) if ref.stream == stream else ref) for ref in refs}
         return {ref: held.item_table.items[ordinal] for ref, ordinal in ordinals.items() if ordinal is not None}
 

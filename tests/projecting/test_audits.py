@@ -8,11 +8,13 @@ import pytest
 
 import refold
 from refold.domain.chat.events import MessageAdded
+from refold.domain.chat.state.sequence import Items
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.log.envelope import Meta
-from refold.domain.log.ports import NewEvents
+from refold.domain.log.ports import LiveLog, NewEvents
 from refold.domain.pool.items import ContextItem
 from refold.domain.window.items import ContextItem as WindowItem
+from refold.infrastructure.queries import audit
 from refold.infrastructure.queries.audit import Transition
 from refold.infrastructure.queries.origins import CAUSES_MAX
 
@@ -207,6 +209,23 @@ def test_causes_that_lie_together_are_read_together(store: refold.Store, monkeyp
     monkeypatch.setattr(store.log, "read", reading)
     assert [one.causes for one in store.audit("a")[-5:]] == [(f"chat:cause@{version}",) for version in range(2, 7)]
     assert streams.count("chat:cause") == 1
+
+
+def test_the_items_of_a_chat_are_read_once(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the events that are read anyway, unless an event names an item of another chat."""
+    chat, folded = store.chat("a"), list[int]()
+    for number in range(5):
+        chat.add_message("user", f"{number}")
+    chat.evict([chat.items[1].id])
+    items = audit.chat_items
+
+    def counted(log: LiveLog, stream: str, version: int) -> Items:
+        folded.append(version)
+        return items(log, stream, version)
+
+    monkeypatch.setattr(audit, "chat_items", counted)
+    assert [one.type for one in store.audit("a", item="@3")] == ["chat.message_added.v1", "chat.items_evicted.v1"]
+    assert folded == [1], "what a fork began with"
 
 
 def test_a_long_chain_is_cut(store: refold.Store) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -240,12 +241,13 @@ def summed_by(
     sums: list[UsageSum] = []
     for group, some in sorted(groups.items()):
         named: dict[str, Any] = dict.fromkeys(NAMES, "") | dict(zip(by, group, strict=True))
-        counts = {name: sum(getattr(row, name) for row in some) for name in COUNTS}
-        sums.append(UsageSum(key="/".join(group), **named, **counts))
+        named |= zip(COUNTS, map(sum, zip(*map(_counts_of, some), strict=True)), strict=True)
+        sums.append(UsageSum(key="/".join(group), **named))
     return sums
 
 
 USER = "user"
 NAMES = ("day", "agent", "model", "context", USER)
 COUNTS = tuple(name for name in UsageRow.__struct_fields__ if name not in ("key", *NAMES))
+_counts_of = attrgetter(*COUNTS)
 USAGE = UsageByContext()

@@ -23,9 +23,10 @@ from refold.domain.errors import InvalidInputError
 from refold.domain.formats.anthropic.receive import AnthropicShaper
 from refold.domain.messages import AIMessage, HumanMessage
 from refold.infrastructure.importing import import_file
-from refold.projections.usage import USAGE, UsageByContext, UsageRow
+from refold.projections.usage import USAGE, UsageByContext, UsageRow, summed_by
 
 from ..model.editing_life import TellingLLM
+from ..support.effort import calls_of
 
 
 class Telling(TellingLLM):
@@ -359,3 +360,12 @@ def test_a_message_written_piece_by_piece(store: refold.Store) -> None:
     [row] = store.usage()
     assert used(row) == ("solver", "m1", 1, 0, 0, 8, 100, 0, 0)
     assert row.cost == Decimal("0.5")
+
+
+def test_a_sum_takes_few_calls() -> None:
+    """Less than five for each row; the counts of a row are taken together."""
+    rows = [UsageRow(key=str(n), day="2026-11-21", agent="a", model="m", messages=1, tokens_in=n) for n in range(1_000)]
+
+    [found] = summed_by(rows, ["day"])
+    assert (found.messages, found.tokens_in, found.cost_nanos) == (1_000, 499_500, 0)
+    assert calls_of(lambda: summed_by(rows, ["day"])) < 5_000 + 100

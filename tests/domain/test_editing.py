@@ -1,10 +1,14 @@
 """The rules of editing, given-when-then: which events a command leads to."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from refold import ChatContext
 from refold.domain.chat.events import ItemInserted, ItemsEvicted, ItemsPinned, ItemsRestored, ItemsUnpinned
 from refold.domain.chat.pairing import Approval
 from refold.domain.chat.rules.commands import (
@@ -16,7 +20,7 @@ from refold.domain.chat.rules.commands import (
     RestoreItems,
 )
 from refold.domain.chat.rules.decide import CHAT
-from refold.domain.chat.state.edits import ByOrdinal, Edits, Gone
+from refold.domain.chat.state.edits import ByOrdinal, Edits, Gone, WholeOrder
 from refold.domain.chat.state.fold import EMPTY, fold
 from refold.domain.chat.state.loading import tail_of
 from refold.domain.chat.state.packed import _packed_edits, _unpacked_edits
@@ -26,6 +30,7 @@ from refold.domain.totals import Totals
 
 from ..support.effort import calls_of
 from .chat_events import OPENED, STREAM, called, returned, said
+from .strategies import PROPERTY
 
 A, B, C = said("a", created_at=1.0), said("b", created_at=3.0), said("c", created_at=2.0)
 PAIR = (called("f1"), returned("o1"))
@@ -226,3 +231,39 @@ def test_a_copy_and_a_snapshot_have_every_effect() -> None:
     for name, effect in effects.items():
         getattr(copy, name).pop(next(iter(effect)))
     assert effects_of(edits) == effects
+
+
+@PROPERTY
+@given(st.lists(st.tuples(st.integers(0, 600), st.booleans()), max_size=30))
+def test_a_walk_goes_through_all_items_in_their_order(inserted: list[tuple[int, bool]]) -> None:
+    """Through inserted items, and those inserted before these; also through those that left the view."""
+    edits = Edits()
+    for ordinal, (before, is_gone) in enumerate(inserted, 600):
+        edits.place(ordinal, min(before, ordinal - 1))
+        edits.hide([ordinal] if is_gone else [], Gone("evict", None, 1))
+    count = 600 + len(inserted)
+    order, walk = [*edits.whole_order(count)], WholeOrder(edits, count)
+
+    for place in (*range(0, count, 97), *map(order.index, range(600, count))):
+        assert [*walk.behind(order[place])] == order[place + 1 :]
+        assert [*walk.before(order[place])] == order[:place][::-1]
+
+
+def test_an_eviction_behind_a_merge_walks_no_further_than_its_answer() -> None:
+    """Items that a merge put before others are not put in order to evict one that is far from them."""
+    counts = list[int]()
+    for length in (300, 1_200):
+        chat = ChatContext()
+        for number in range(300):
+            chat.add_message("assistant", f"{number}")
+        fork = chat.fork()
+        for number in range(length):
+            fork.add_message("assistant", f"in the fork {number}")
+        for number in range(600):
+            chat.add_message("assistant", f"in the chat {number}")
+        asyncio.run(chat.merge(fork))
+        first, second = (item.id for item in chat.items[:2])
+        chat.evict([first])
+        counts.append(calls_of(lambda chat=chat, name=second: chat.evict([name])))  # type: ignore[misc]
+
+    assert counts[1] < counts[0] + 100

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
-from ...concurrency.locks import cached_property
 from .. import events as chat
 from ..describe import is_thinking
 from ..pairing import is_of_model
+from ..state.edits import WholeOrder
 from ..state.sequence import Items
 
 
@@ -43,6 +43,7 @@ class Answers:
 
     def __init__(self, items: Items, *, are_gone: bool) -> None:
         self._items, self._are_gone = items, are_gone
+        self._order = WholeOrder(items.edits, items.reach)
         # By ordinal, so that a run of thinking, or of calls, is walked once: what thinking led to, and the thinking of
         # an item.
         self._led: dict[int, list[int]] = {}
@@ -85,23 +86,13 @@ class Answers:
                 found.update([thinking] if moves else [])
         return found
 
-    @cached_property
-    def _order(self) -> Sequence[int]:
-        return self._items.whole_order()
-
-    @cached_property
-    def _place_of(self) -> Mapping[int, int] | Sequence[int]:
-        is_moved = self._items.edits is not None and bool(self._items.edits.placed)
-        return {ordinal: place for place, ordinal in enumerate(self._order)} if is_moved else self._order
-
     def _thinking_before(self, ordinal: int) -> list[int]:
         """Return the ordinals of the thinking of the answer that an item belongs to, the last one first."""
         known, found, passed = self._items.item_table.items, list[int](), [ordinal]
         is_first = not _goes_on(known[ordinal])
         if self._is_inserted(ordinal):
             return []
-        for place in range(self._place_of[ordinal] - 1, -1, -1):
-            before = self._order[place]
+        for before in self._order.before(ordinal):
             item = known[before]
             if isinstance(item, chat.ABOUT_CONVERSATION) or self._is_inserted(before):
                 continue
@@ -122,8 +113,7 @@ class Answers:
         """Return the ordinals of the items of the answer behind its thinking."""
         found: list[int] = []
         passed = [thinking]
-        for place in range(self._place_of[thinking] + 1, len(self._order)):
-            ordinal = self._order[place]
+        for ordinal in self._order.behind(thinking):
             if not found and ordinal in self._led:
                 found = self._led[ordinal]
                 break

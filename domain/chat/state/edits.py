@@ -197,7 +197,7 @@ class Edits:
     def order(self, count: int) -> list[int]:
         """Return the ordinals below `count` that are in the view, in order."""
         shown: list[int] = []
-        parts = {number: self._part(number, count) for number in range(-(-count // CHUNK))}
+        parts = {number: self.part(number, count) for number in range(-(-count // CHUNK))}
         for part in parts.values():
             shown.extend(part)
         # In one step, since several threads may read: the parts that depend on no other chunk, and that are complete.
@@ -206,13 +206,15 @@ class Edits:
 
     def whole_order(self, count: int) -> Sequence[int]:
         """Return all ordinals below `count`, in order; items that left the view keep their places."""
-        if not self.placed:
-            return range(count)
+        return self.without_departures().order(count) if self.placed else range(count)
+
+    def without_departures(self) -> Edits:
+        """Return the edits of the same items, none of which left the view."""
         whole = Edits()
         whole.before, whole.placed = self.before, self.placed
-        return whole.order(count)
+        return whole
 
-    def _part(self, number: int, count: int) -> Sequence[int]:
+    def part(self, number: int, count: int) -> Sequence[int]:
         """Return the visible ordinals of a chunk, each with the items inserted before it."""
         known = self._parts.get(number)
         if known is not None:
@@ -245,7 +247,7 @@ class Edits:
         for number in range(-(-count // CHUNK) - 1, -1, -1):
             if wanted <= 0:
                 break
-            parts.append(self._part(number, count)[-wanted:])
+            parts.append(self.part(number, count)[-wanted:])
             wanted -= len(parts[-1])
         return [ordinal for part in reversed(parts) for ordinal in part]
 
@@ -258,7 +260,7 @@ class Edits:
             self._unfold(early, group)
             return next(filter(is_wanted, group))
         for number in range(start >> CHUNK_BITS, -(-count // CHUNK)):
-            for ordinal in self._part(number, count):
+            for ordinal in self.part(number, count):
                 root = self.placed.get(ordinal)
                 if (ordinal if root is None else root) >= start and is_wanted(ordinal):
                     return ordinal
@@ -276,3 +278,47 @@ class Edits:
                 continue
             stack.append((current, True))
             stack.extend((inner, False) for inner in reversed(ahead))
+
+
+class WholeOrder:
+    """
+    The order of all ordinals below `count`, in which items that left the view keep their places.
+
+    A chunk is put in order when a walk reaches it: to put all in order takes as long as the chat is.
+    """
+
+    def __init__(self, edits: Edits | None, count: int) -> None:
+        self._edits = edits.without_departures() if edits is not None and edits.placed else None
+        self._count = count
+        self._parts: dict[int, Sequence[int]] = {}
+
+    def before(self, ordinal: int) -> Iterator[int]:
+        """Yield the ordinals before one, the nearest first."""
+        if self._edits is None:
+            yield from range(ordinal - 1, -1, -1)
+            return
+        number, part = self._around(self._edits, ordinal)
+        yield from (part[place] for place in range(part.index(ordinal) - 1, -1, -1))
+        for reached in range(number - 1, -1, -1):
+            yield from reversed(self._part(self._edits, reached))
+
+    def behind(self, ordinal: int) -> Iterator[int]:
+        """Yield the ordinals behind one, in order."""
+        if self._edits is None:
+            yield from range(ordinal + 1, self._count)
+            return
+        number, part = self._around(self._edits, ordinal)
+        yield from (part[place] for place in range(part.index(ordinal) + 1, len(part)))
+        for reached in range(number + 1, -(-self._count // CHUNK)):
+            yield from self._part(self._edits, reached)
+
+    def _around(self, edits: Edits, ordinal: int) -> tuple[int, Sequence[int]]:
+        """Return the chunk that an ordinal is in, and its number; an inserted one is in that of its place."""
+        root = edits.placed.get(ordinal)
+        number = (ordinal if root is None else root) >> CHUNK_BITS
+        return number, self._part(edits, number)
+
+    def _part(self, edits: Edits, number: int) -> Sequence[int]:
+        if number not in self._parts:
+            self._parts[number] = edits.part(number, self._count)
+        return self._parts[number]

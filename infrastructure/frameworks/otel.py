@@ -82,6 +82,8 @@ class Spans:
         self._content, self._form = content, OtelForm()
         # Calls with their versions, by chat and call id, each with its batch: the version of the first call in that.
         self._waiting: OrderedDict[tuple[str, str], list[tuple[int, tuple[int, FunctionCalled], str]]] = OrderedDict()
+        # The call ids of these, by chat.
+        self._waiting_in: dict[str, set[str]] = {}
         # The batches of chats that the next call goes on with.
         self._batches: OrderedDict[str, int] = OrderedDict()
         # Answers that are being written, with their pieces as far as these are shown.
@@ -137,7 +139,9 @@ class Spans:
     def _await_call(self, recorded: RecordedEvent, call: FunctionCalled, batch: int) -> None:
         key = recorded.stream, call.call_id
         same = self._waiting.pop(key, [])[1 - CALLS_OF_ID_MAX :]
-        _await(self._waiting, key, [*same, (batch, (recorded.version, call), call.id)])
+        self._waiting_in.setdefault(recorded.stream, set()).add(call.call_id)
+        for forgotten in _await(self._waiting, key, [*same, (batch, (recorded.version, call), call.id)]):
+            self._forget_id(*forgotten)
 
     def _change_call(self, recorded: RecordedEvent, changed: CallChanged) -> None:
         """Let a call with other arguments wait in the place of the model's, or beside others if that is not known."""
@@ -151,11 +155,18 @@ class Spans:
 
     def _forget_calls(self, stream: str, gone: Container[Ref] | None = None) -> None:
         """Forget waiting calls that left the view: all of a chat, or the calls at these places."""
-        for key in [key for key in self._waiting if key[0] == stream]:
-            calls = self._waiting[key]
+        for call_id in [*self._waiting_in.get(stream, ())]:
+            calls = self._waiting[stream, call_id]
             calls[:] = [] if gone is None else [call for call in calls if Ref(call[1][0]) not in gone]
             if not calls:
-                del self._waiting[key]
+                del self._waiting[stream, call_id]
+                self._forget_id(stream, call_id)
+
+    def _forget_id(self, stream: str, call_id: str) -> None:
+        """Forget that a call of this id waits."""
+        self._waiting_in[stream].discard(call_id)
+        if not self._waiting_in[stream]:
+            del self._waiting_in[stream]
 
     def _asked(self, recorded: RecordedEvent, output: FunctionReturned) -> FunctionCalled | FunctionReturned:
         """Return the call that an output answers; the output itself if the call is not known."""
@@ -167,6 +178,7 @@ class Spans:
         _, call = calls.pop(place)[1]
         if not calls:
             del self._waiting[key]
+            self._forget_id(*key)
         return call
 
     def _write_piece(self, recorded: RecordedEvent, piece: Piece) -> None:
@@ -229,10 +241,10 @@ def _left(item: Item) -> Item:
     return skeleton_of(item)  # type: ignore[return-value]  # it is an event of the same type
 
 
-def _await(waiting: OrderedDict[K, V], key: K, one: V) -> None:
+def _await(waiting: OrderedDict[K, V], key: K, one: V) -> list[K]:
+    """Let one wait, and return the keys of those that are forgotten for it."""
     waiting[key] = one
-    while len(waiting) > CALLS_AWAITED_MAX:
-        waiting.popitem(last=False)
+    return [waiting.popitem(last=False)[0] for _ in range(len(waiting) - CALLS_AWAITED_MAX)]
 
 
 def _set(span: Span, attributes: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from refold.domain.positions import BEGINNING
 from refold.infrastructure.frameworks.otel import CALLS_AWAITED_MAX, CALLS_OF_ID_MAX
 from refold.infrastructure.store import Store
 from refold.otel import Spans, correlate_with_spans, current_traceparent
+from tests.support.effort import calls_of
 
 CONVENTIONS = {value for name, value in vars(gen_ai_attributes).items() if name.startswith("GEN_AI_")}
 
@@ -297,10 +298,29 @@ def test_other_ids_have_no_parent_and_calls_do_not_pile_up(
         for _ in range(CALLS_OF_ID_MAX + 5):
             spans.write(call)
 
-    assert len(spans._waiting) == CALLS_AWAITED_MAX
+    assert len(spans._waiting) == len(spans._waiting_in[call.stream]) == CALLS_AWAITED_MAX
     assert len(spans._waiting[call.stream, "c2"]) == CALLS_OF_ID_MAX
     (only,) = exporter.get_finished_spans()
     assert only.parent is None
+
+
+def test_an_eviction_looks_at_the_calls_of_its_chat(provider: TracerProvider) -> None:
+    """However many wait in other chats."""
+    counts = list[int]()
+    with refold.open(":memory:") as store:
+        chat = store.chat("trip")
+        call = chat.add_function_call("track", "{}", call_id="c1")
+        chat.evict([call.id])
+        _, called, evicted = chat.history()
+        for others in (10, 1_000):
+            spans = Spans(provider)
+            for number in range(others):
+                spans.write(msgspec.structs.replace(called, stream=f"chat:c{number}"))
+            spans.write(called)
+            counts.append(calls_of(lambda spans=spans: spans.write(evicted)))  # type: ignore[misc]
+            assert len(spans._waiting) == len(spans._waiting_in) == others
+
+    assert counts[0] == counts[1]
 
 
 def another_call(recorded: Any, number: int) -> Any:

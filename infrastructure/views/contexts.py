@@ -18,7 +18,9 @@ from ...domain.chat.state.sequence import Items
 from ...domain.clock import exact
 from ...domain.concurrency.locks import cached_property
 from ...domain.context.address import parse_moment, resolve_version
+from ...domain.context.decider import Decider
 from ...domain.context.description import Departure
+from ...domain.context.folded_stream import FoldedStream, Place
 from ...domain.ids import split_stream_id
 from ...domain.log.envelope import RecordedEvent
 from ...domain.log.ports import Log
@@ -104,19 +106,22 @@ class ChatItemView(ItemView):
         if found is not None:
             entries = [Entry(recorded.event, recorded, self.stream) for recorded in found]
             return _with_pending(entries, (entry.item for entry in entries))
-        order = self._items.order()
+        items = self._items.read() if tail is None else self._items
+        order = items.order()
         shown = _tail_slice(len(order), tail, skip)
-        later = (self._items.item_table.items[ordinal] for ordinal in order[shown.start :])
-        return _with_pending(self._entries(order[shown]), later)
+        item_table, ordinals = items.item_table, order[shown.start :]
+        item_table.fetch(ordinals)
+        return _with_pending(self._entries(order[shown]), (item_table.items[ordinal] for ordinal in ordinals))
 
     def entries_of(self, item_ids: Sequence[str]) -> list[Entry]:
         """Return items that the chat ever had, by their ids."""
         ordinals = [self._items.ordinal(item_id) for item_id in item_ids]
         return self._entries([ordinal for ordinal in ordinals if ordinal is not None])
 
-    @cached_property
+    @property
     def _items(self) -> Items:
-        return self.chat.recorded_items()
+        """The items of the version; of a chat with a snapshot, those that are looked at are read."""
+        return self.chat._state.items
 
     @cached_property
     def _gone(self) -> Sequence[tuple[int, Departure]]:
@@ -179,6 +184,11 @@ class FoldedItemView(ItemView):
 
     @cached_property
     def state(self) -> Any:
+        """The folded state, from a snapshot and the events after it if there is one."""
+        place = Place(self.stream, self.stream)
+        return FoldedStream(self.log, place, self._decider(), version=self.head).recorded_past(self.version)
+
+    def _decider(self) -> Decider[Any]:
         raise NotImplementedError
 
     @property
@@ -207,11 +217,12 @@ class FoldedItemView(ItemView):
 class ContainerItemView(FoldedItemView):
     """A queue or a pool at one version."""
 
-    @cached_property
-    def state(self) -> containers.ContainerState:
-        from ...domain.pool import state as containers
+    state: containers.ContainerState
 
-        return containers.fold(containers.EMPTY, containers.complete(self.log, self._events()))
+    def _decider(self) -> Decider[containers.ContainerState]:
+        from ...domain.pool.rules import POOLS, QUEUES
+
+        return POOLS if split_stream_id(self.stream)[0] == "pool" else QUEUES
 
     @property
     def tokens(self) -> int:
@@ -236,12 +247,12 @@ class ContainerItemView(FoldedItemView):
 class WindowItemView(FoldedItemView):
     """A window at one version."""
 
-    @cached_property
-    def state(self) -> windows.WindowState:
-        from ...domain.window import state as windows
-        from ...domain.window.state import complete as window_events
+    state: windows.WindowState
 
-        return windows.fold(windows.EMPTY, window_events(self.log, self._events()))
+    def _decider(self) -> Decider[windows.WindowState]:
+        from ...domain.window.rules import WINDOWS
+
+        return WINDOWS
 
     @property
     def tokens(self) -> int:
@@ -271,11 +282,12 @@ class WindowItemView(FoldedItemView):
 class MemoryItemView(FoldedItemView):
     """A scope of a memory at one version; the record that was remembered last is the last one."""
 
-    @cached_property
-    def state(self) -> memories.MemoryState:
-        from ...domain.memory import state as memories
+    state: memories.MemoryState
 
-        return memories.fold(memories.EMPTY, memories.complete(self.log, self._events()))
+    def _decider(self) -> Decider[memories.MemoryState]:
+        from ...domain.memory.rules import MEMORIES
+
+        return MEMORIES
 
     @property
     def tokens(self) -> int:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import refold
-from refold.infrastructure.queries.origins import first_events
+from refold.domain.chat.state.unread_items import StoredItems
+from refold.domain.context.folded_stream import SNAPSHOT_EVENTS
+from refold.domain.pool import state as states
+from refold.infrastructure.queries.origins import first_events, id_of
 from refold.infrastructure.views import contexts
+from refold.infrastructure.views.contexts import ChatItemView, ItemView, view_of
 from tests.support.effort import projections_counted
 
 from .asking import Asked
@@ -58,3 +63,50 @@ def test_the_rows_of_one_projection_are_counted(monkeypatch: pytest.MonkeyPatch)
         answer = Asked(store)("projection", name="catalogue")
 
     assert (answer["projection"]["rows"], len(answer["rows"]), counted) == (1, 1, ["catalogue"])
+
+
+def test_the_last_items_of_a_chat_are_read_without_the_others(tmp_path: Path) -> None:
+    """Behind an eviction, where the events of items alone do not say what is there: a snapshot does."""
+    with refold.open(str(tmp_path / "s.db")) as store:
+        chat = store.chat("x", durability="enqueue")
+        for number in range(3 * SNAPSHOT_EVENTS):
+            chat.add_message("user", f"{number}")
+        chat.evict([chat.items[-3].id])
+        store.flush()
+        last = [item.id for item in [*store.chat("x").items][-2:]]
+    with refold.open(str(tmp_path / "s.db")) as store:
+        view = view_of(store, "chat:x", None)
+        assert isinstance(view, ChatItemView)
+        assert [id_of(entry.item) for entry in view.entries(tail=2)] == last
+        items = view.chat._state.items.raw.items
+        assert isinstance(items, StoredItems)
+        assert items.is_unread(2 * SNAPSHOT_EVENTS)
+
+
+@pytest.mark.parametrize("kind", ["queue", "pool"])
+def test_a_container_is_read_from_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """Its present items, and the events after the snapshot; not all that there ever were."""
+
+    async def fill(held: Any) -> None:
+        for number in range(SNAPSHOT_EVENTS):
+            item = refold.PoolItem(f"{number}", "about", f"i{number}")
+            await (held.add(item) if kind == "pool" else held.append(item))
+
+    with refold.open(str(tmp_path / "s.db")) as store:
+        asyncio.run(fill(getattr(store, kind)("x", limit=2, durability="enqueue")))
+        store.flush()
+        assert len(getattr(store, kind)("x")) == 2
+    with refold.open(str(tmp_path / "s.db")) as store:
+        evolved = list[object]()
+        evolve = states._evolved
+
+        def noted(state: Any, event: Any) -> Any:
+            evolved.append(event)
+            return evolve(state, event)
+
+        monkeypatch.setattr(states, "_evolved", noted)
+        view = view_of(store, f"{kind}:x", None)
+        assert isinstance(view, ItemView)
+        assert len(view.entries()) == 2
+
+    assert len(evolved) < 10

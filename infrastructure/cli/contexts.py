@@ -20,10 +20,11 @@ from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ...projections.usage import NAMES, USAGE, USER, UsageSum, summed_by
 from ..space import space_of
+from ..store import Store
 from ..views.answer_shapes import usage_shape
 from ..views.shapes import context_shape
 from . import args
-from .damaged_log import rows_of
+from .damaged_log import answer_of, rows_of
 from .render import (
     aligned,
     cut,
@@ -158,18 +159,24 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, context: st
     counted_out, counted_cached, cost}; a name that is not in --by is null, tokens_in and tokens_out are estimates of
     the items that models read and wrote.
     """  # fmt: skip
-    with rows_of([USAGE, CATALOGUE] if USER in by else [USAGE]) as [rows, *catalogues]:
-        only = None
-        if context is not None:
-            with args.reading() as store:
-                only = args.stream_of(store, context)
-        sums = summed_by(rows, by, *catalogues, since=since, until=until, context=only)
+
+    def asked(store: Store) -> tuple[list[UsageSum], bool]:
+        only = None if context is None else args.stream_of(store, context)
+        sums = store.usage(by=by, since=since, until=until, context=only)
+        return sums, bool(sums or store.usage(by=()))
+
+    def of_rows(found: list[list[Any]]) -> tuple[list[UsageSum], bool]:
+        with args.reading() as store:
+            only = None if context is None else args.stream_of(store, context)
+        return summed_by(found[0], by, *found[1:], since=since, until=until, context=only), bool(found[0])
+
+    with answer_of(asked, [USAGE, CATALOGUE] if USER in by else [USAGE], of_rows) as (sums, is_any):
         if prints_json():
             print_json_list(map(usage_shape, sums))
         elif sums:
             _print_usage(sums, by)
         else:
-            click.echo("no usage is like that" if rows else "no usage yet: nothing was said", err=True)
+            click.echo("no usage is like that" if is_any else "no usage yet: nothing was said", err=True)
 
 
 def _print_usage(rows: Sequence[UsageSum], by: Sequence[str]) -> None:

@@ -6,10 +6,10 @@ An event that cannot be read does not hide the others. It is left out, and the c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from ...domain.context.description import counted
 from ...domain.errors import DamagedError, RefoldError
@@ -24,6 +24,7 @@ from ..store import Store
 from ..views.damage import UnreadableEvent, events_of
 from .args import answered, reading
 
+T = TypeVar("T")
 PAGE_EVENTS = 512
 # A page that cannot be read is divided into this many parts, again and again, down to single events.
 PARTS = 8
@@ -141,20 +142,28 @@ class IsAfter:
         return event.position.number > self._heads.get(event.position.slice, 0)
 
 
+def rows_of(projections: Sequence[Projection]) -> AbstractContextManager[list[list[Any]]]:
+    """Yield the rows of projections, as `answer_of` does."""
+    return answer_of(lambda store: [store.rows(one.name) for one in projections], projections, lambda rows: rows)
+
+
 @contextmanager
-def rows_of(projections: Sequence[Projection]) -> Iterator[list[list[Any]]]:
+def answer_of(
+    ask: Callable[[Store], T], projections: Sequence[Projection], of_rows: Callable[[list[list[Any]]], T]
+) -> Iterator[T]:
     """
-    Yield the rows of projections; if events cannot be read, the rows that are made from the others.
+    Yield the answer of a store; if events cannot be read, what `of_rows` makes of the rows that are made from the
+    others.
 
     Raises:
         LeftOutError: events cannot be read; raised after the block.
     """
     try:
-        rows = answered(lambda store: [store.rows(one.name) for one in projections])
+        answer = answered(ask)
     except DamagedError:
         with reading() as store:
             readable = Readable(store.log)
-            yield readable.rows(projections)
+            yield of_rows(readable.rows(projections))
             readable.require_whole()
     else:
-        yield rows
+        yield answer

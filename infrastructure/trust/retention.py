@@ -157,6 +157,8 @@ class Retention:
         raise StorageError("others recorded all the time in contexts whose time was over: try again when they pause")
 
     def _apply(self, now: float, dry_run: bool) -> Retained:
+        if not self._eraser.state.policies:
+            return Retained(is_dry_run=dry_run, contexts={})
         versions = {row.key: row.version for row in self._runner.rows(CATALOGUE)}
         due = self._due(int(now * 1_000_000))
         names = sorted({context for some in due.values() for context in some})
@@ -179,8 +181,6 @@ class Retention:
 
     def _due(self, now: int) -> dict[str, tuple[str, ...]]:
         state = self._eraser.state
-        if not state.policies:
-            return {}
         kept = self._eraser.shown_in(state.held)
         erased = self._erased_at()
         rows = [

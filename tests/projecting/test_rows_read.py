@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import refold
+from refold.infrastructure.cli import main
 from refold.infrastructure.projecting.rows.database import DatabaseProjectionStore
 from refold.infrastructure.queries import intervals
 from refold.infrastructure.queries.intervals import ids_seen
@@ -148,6 +149,25 @@ def test_of_one_item(store: refold.Store, read: Callable[[Callable[[], Any]], in
     gone = [store.why_gone("one", name) for name in asked]
     assert [one.reference for one in gone] == ["chat:one@4", "chat:one@4", "chat:one@6", "chat:one@6", "chat:one@4"]
     assert store.why_gone("one", "never").state == "never"
+
+
+def test_of_no_policy(store: refold.Store, read: Callable[[Callable[[], Any]], int]) -> None:
+    """Without a policy no context is looked at."""
+    asked_for(store, "one")
+
+    assert read(store.apply_retention) == 0
+
+
+def test_of_a_command_about_one_context(
+    tmp_path: Path, store: refold.Store, read: Callable[[Callable[[], Any]], int]
+) -> None:
+    """`refold usage` reads the rows of the days and of the context that it is asked for."""
+    for name in ("one", *(f"c{number}" for number in range(OTHERS))):
+        asked_for(store, name)
+    database = str(tmp_path / "s.db")
+
+    assert read(lambda: main(["--db", database, "usage", "--context", "one"])) == 1
+    assert read(lambda: main(["--db", database, "usage"])) == OTHERS + 1
 
 
 @pytest.fixture

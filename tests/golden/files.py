@@ -10,6 +10,9 @@ import msgspec
 
 from refold.domain.log.envelope import UNKEYED, Event, encode_payload
 from refold.infrastructure.log.codec import CODEC, encode_meta, tag_of
+from refold.infrastructure.projecting.builtin import PROJECTIONS
+from refold.infrastructure.projecting.store import column_texts
+from refold.projections.contract import Projection
 
 from .known import ENVELOPES, EVENTS
 
@@ -81,10 +84,18 @@ def event_files(folder: Path = EVENT_FOLDER) -> Iterator[tuple[str, dict[str, An
         yield path.stem, json.loads(path.read_text(encoding="utf-8"))
 
 
+def rows_file(projection: Projection, folder: Path = FOLDER) -> Path:
+    """Return the file with the columns of the rows of a projection, of its present version."""
+    return folder / "rows" / f"{projection.name}.v{projection.version}.json"
+
+
 def write_missing(folder: Path = FOLDER) -> list[Path]:
     """Write the files that do not exist yet, and return them. A file that exists is never touched."""
-    wanted = {folder / "events" / f"{tag}.json": event_content(events) for tag, events in known_events().items()}
+    wanted: dict[Path, dict[str, Any]] = {
+        folder / "events" / f"{tag}.json": event_content(events) for tag, events in known_events().items()
+    }
     wanted[folder / "envelope.json"] = envelope_content()
+    wanted |= {rows_file(one, folder): column_texts(one.row) for one in PROJECTIONS}
     missing = {path: content for path, content in wanted.items() if not path.exists()}
     for path, content in missing.items():
         path.parent.mkdir(parents=True, exist_ok=True)

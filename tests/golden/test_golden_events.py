@@ -65,7 +65,8 @@ def test_fields_of_tomorrow_are_ignored() -> None:
 
 def test_writing_touches_no_file_that_exists(tmp_path: Path) -> None:
     """Only what is missing is written, and it is what lies in the project."""
-    shutil.copytree(EVENT_FOLDER, tmp_path / "events")
+    for name in ("events", "rows"):
+        shutil.copytree(FOLDER / name, tmp_path / name)
     changed, removed = sorted((tmp_path / "events").glob("*.json"))[:2]
     changed.write_text("changed")
     removed.unlink()

@@ -1,4 +1,8 @@
-"""Writes the golden files of new tags: `python -m tests.golden.write`. Existing files stay as they are."""
+"""
+Writes the golden files of new tags, and of new versions of projections: `python -m tests.golden.write`.
+
+Existing files stay as they are.
+"""
 
 from .files import FOLDER, current_tags, known_events, write_missing
 

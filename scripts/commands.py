@@ -36,8 +36,19 @@ def page(text: str) -> str:
     parts = {EXIT: _exit_codes(), **{f"refold {name}".rstrip(): _facts(name) for name in ("", *_names())}}
     there = [found["name"] for found in PART.finditer(text)]
     if sorted(there) != sorted(parts):
-        raise SystemExit(f"{PAGE.name} has no part of, or one too many: {sorted(set(there) ^ set(parts)) or there}")
+        raise SystemExit("; ".join(_faults(there, list(parts))))
     return PART.sub(lambda found: f"{found[1]}\n{parts[found['name']]}\n{found[3]}", text)
+
+
+def _faults(there: list[str], wanted: list[str]) -> Iterator[str]:
+    """Yield for each part that is missing or too many what is to be done."""
+    for name in wanted:
+        if name not in there:
+            facts = f"`<!-- facts: {name} -->` and `<!-- end -->`"
+            yield f"write a section `## {name}` into {PAGE.name}, in the order of the help, with the lines {facts}"
+    for name in sorted(set(there)):
+        if there.count(name) > (name in wanted):
+            yield f"remove the part of {name!r} from {PAGE.name}: no command needs it"
 
 
 def _names() -> list[str]:

@@ -33,7 +33,7 @@ def test_the_commands_are_the_documented_ones() -> None:
     """Each command has a section of its own, in the order of the help."""
     titles = re.findall(r"^## refold (.+)$", prose(DOCUMENT), re.MULTILINE)
 
-    assert titles == list(COMMANDS)
+    assert titles == list(COMMANDS), f"the sections of {DOCUMENT.name} are in the order of `COMMANDS`, each there once"
 
 
 @pytest.mark.parametrize("name", ["", *COMMANDS])

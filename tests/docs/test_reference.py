@@ -252,8 +252,9 @@ def test_rows_of_all_projections_are_described() -> None:
     names = {one.name for one in PROJECTIONS if not one.name.startswith("run_")}
     counts = re.findall(r"\b([1-9]\d*) projections\b", (STORED.parent / "command-line.md").read_text(encoding="utf-8"))
 
-    assert {f"view_{name}" for name in names} == {one for one in tables if one.startswith("view_") and "..." not in one}
-    assert set(counts) == {str(len(PROJECTIONS))}
+    shown = {one for one in tables if one.startswith("view_") and "..." not in one}
+    assert {f"view_{name}" for name in names} == shown, f"each has a row under Views in {STORED.name}"
+    assert set(counts) == {str(len(PROJECTIONS))}, "the numbers of projections in command-line.md"
 
 
 def test_notes_are_described() -> None:

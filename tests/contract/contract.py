@@ -7,4 +7,4 @@ from .repeating import RepeatingContract
 
 
 class LogContract(AppendingContract, ReadingContract, RepeatingContract, FollowingContract):
-    """Subclass it with the fixtures `store` and `log`."""
+    """Subclass it in a module that has the fixture `store`."""

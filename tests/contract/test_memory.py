@@ -8,7 +8,7 @@ import refold
 from refold.domain.clock import RealSystem
 from refold.domain.errors import LogWentBackError, StorageClosedError, StorageReadOnlyError
 from refold.domain.log.memory_log import MemoryLog
-from refold.domain.log.ports import LiveLog, StreamEnd
+from refold.domain.log.ports import StreamEnd
 from refold.domain.positions import BEGINNING, ONE_SEQUENCE, Moment
 
 from ..support.effort import CountedLock
@@ -35,12 +35,6 @@ def store() -> Iterator[Store]:
     store = memory_store()
     yield store
     store.close()
-
-
-@pytest.fixture
-def log(store: Store) -> LiveLog:
-    """An empty log."""
-    return store.open()
 
 
 class TestMemoryLog(LogContract):

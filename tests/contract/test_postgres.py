@@ -7,7 +7,6 @@ from contextlib import nullcontext
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from refold.domain.log.ports import LiveLog
 from tests.postgres.roles import users
 from tests.postgres.sealing import sealed_at_once
 from tests.support import citus
@@ -47,12 +46,6 @@ def store(ready_pg_url: str) -> Iterator[Store]:
     with sealed_at_once() if SEALED else nullcontext():
         yield store
         store.close()
-
-
-@pytest.fixture
-def log(store: Store) -> LiveLog:
-    """An empty log."""
-    return store.open()
 
 
 class TestPostgresLog(LogContract):

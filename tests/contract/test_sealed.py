@@ -61,12 +61,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     check_below(store.place)
 
 
-@pytest.fixture
-def log(store: Store) -> LiveLog:
-    """An empty log."""
-    return store.open()
-
-
 class TestSealedLog(LogContract, DurableContract):
     """An encrypted log in a file."""
 

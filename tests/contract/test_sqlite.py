@@ -5,8 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from refold.domain.log.ports import LiveLog
-
 from .agents import AgentsContract
 from .agents_shared import SharedAgentsContract
 from .calls import CallsContract
@@ -35,12 +33,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store = store_at(tmp_path / "log.db")
     yield store
     store.close()
-
-
-@pytest.fixture
-def log(store: Store) -> LiveLog:
-    """An empty log."""
-    return store.open()
 
 
 class TestSqliteLog(LogContract):

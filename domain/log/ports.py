@@ -321,4 +321,8 @@ class LiveLog(Log, PagedLog, Protocol):
         """Drop the events that this process keeps in memory: texts of them may have been erased."""
 
     def close(self) -> None:
-        """Finish the appends that were begun, then close the database; may be called twice."""
+        """
+        Finish the appends that were begun, then close the database; may be called twice.
+
+        Later calls raise a StorageClosedError, except that a log in memory can still be read.
+        """

@@ -26,7 +26,7 @@ DATABASES = {"sqlite": ("sqlite",), "postgres": ("postgres",), "both": ("sqlite"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the cases asked for and print their tables; return 1 where one of them failed."""
+    """Run the chosen cases and print their tables; return 1 if one of them failed."""
     options = _parser().parse_args(arguments)
     with (
         tempfile.TemporaryDirectory(prefix="refold-bench-", dir=options.folder) as folder,
@@ -95,7 +95,7 @@ def _results(
             except (MissingBrowserError, MissingFrameworkError) as missing:
                 print(f"{name} is left out: {missing}", file=sys.stderr)
             except Exception:
-                # The figures of an hour are not to be lost with one case.
+                # If one case fails, the figures of an hour must not be lost.
                 traceback.print_exc()
                 failed.append((name, database))
             print(f"{name} on {database}: {perf_counter() - start:.0f} s", file=sys.stderr, flush=True)

@@ -63,7 +63,7 @@ class AdkSessions(Sessions):
         return session, len(session.events)
 
     async def save(self, conversation: Any, messages: Sequence[Any]) -> None:
-        """Append events, each by itself: the kit has no call for several."""
+        """Append events one by one: the kit has no call for several."""
         event_type: Any = import_module("google.adk.events.event").Event
         for event in messages:
             await self._service.append_event(conversation, event_type(**event))

@@ -1,8 +1,8 @@
 """
 Conversations of OpenAI Agents, Pydantic AI and the Claude Agent SDK, kept by Refold or by the framework's own store.
 
-Only that of OpenAI Agents keeps them in a database. The other two have a store in memory, which forgets all of it with
-the process: beside it one sees what keeping a conversation costs at all.
+Only the store of OpenAI Agents keeps them in a database. The other two frameworks have a store in memory, which is lost
+with the process. The comparison with it shows what it costs to keep a conversation at all.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class Sessions(ABC):
         """Add messages to a conversation."""
 
     async def forked(self, name: str) -> Any:
-        """Return a new conversation that begins as one before its last message; not every framework has that."""
+        """
+        Return a new conversation with all messages of another one except the last; not every framework can do this.
+        """
         raise NotImplementedError
 
     def open(self) -> None:

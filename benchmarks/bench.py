@@ -1,4 +1,4 @@
-"""What a case needs to run: how large, where, and fresh stores of every contestant."""
+"""All that a case needs to run: the scale, the places, and fresh stores of every contestant."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ALL = ("ours", "raw", "stock", "stock put")
 
 @dataclass(frozen=True)
 class Scale:
-    """How much of everything; a block of 64 appends holds exactly one sealing."""
+    """The numbers of items and runs; a block of 64 appends contains exactly one sealing."""
 
     lengths: tuple[int, ...]
     loaded: int
@@ -88,7 +88,7 @@ class Subjects(dict[str, Subject]):
 
     @property
     def ours(self) -> Ours:
-        """The one of Refold, which also has a store."""
+        """The contestant of Refold, which also has a store."""
         return cast(Ours, self["ours"])
 
 
@@ -120,7 +120,7 @@ class Bench:
 
     @contextmanager
     def location(self, database: str) -> Iterator[str]:
-        """Yield where a fresh database is, or can be made; it is gone afterwards."""
+        """Yield the place of a fresh database, or of one that can be made; it is removed afterwards."""
         if database == "postgres":
             assert self.server is not None
             with self.server.database() as url:

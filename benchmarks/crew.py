@@ -1,4 +1,4 @@
-"""Processes that write to one store, each with contestants of its own, when they are asked to."""
+"""Processes that write to one store on request, each with separate contestants."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAIT_SECONDS_MAX = 300
 
 
 class Crew:
-    """Processes that open one store, and of which the first few write a block each time they are asked to."""
+    """Processes that open one store; at each request the first few of them write a block."""
 
     def __init__(self, subject: Subject, count: int) -> None:
         context: Any = multiprocessing.get_context("spawn")
@@ -36,13 +36,13 @@ class Crew:
             self._processes.append(process)
             process.start()
             there.close()
-        # One after the other: the stock package replaces its functions whenever it is opened, which PostgreSQL refuses
-        # to two at once.
+        # One after the other: the stock package replaces its functions whenever it is opened, and PostgreSQL refuses
+        # this to two processes at the same time.
         for pipe in self._pipes:
             _ask([pipe], "open")
 
     def gather(self, contexts: Sequence[Sequence[str]], appends: int) -> None:
-        """Let one process for each entry open its contexts, and take something to write in hand."""
+        """Let one process for each entry open its contexts, and prepare items to write."""
         self._writing, self._items = self._pipes[: len(contexts)], len(contexts) * appends
         for pipe, some in zip(self._writing, contexts, strict=True):
             pipe.send((some, appends))
@@ -53,11 +53,11 @@ class Crew:
         _ask(self._writing, "write")
 
     def settle(self) -> None:
-        """Wait until they have finished what they leave to threads of their own."""
+        """Wait until their background threads have finished."""
         self.spent.append(sum(_ask(self._writing, "rest")) / self._items)
 
     def close(self) -> None:
-        """Let them end."""
+        """End them."""
         for pipe in self._pipes:
             pipe.close()
         for process in self._processes:

@@ -1,4 +1,4 @@
-"""How many bytes a store takes at rest."""
+"""Measures how many bytes a store takes at rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TABLES_BYTES = """
 
 
 def sqlite_bytes(path: Path) -> int:
-    """Return the bytes of the file, and of a WAL where one was left behind."""
+    """Return the bytes of the file, and of its WAL if there is one."""
     files = [path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")]
     return sum(file.stat().st_size for file in files if file.exists())
 

@@ -26,7 +26,7 @@ def dated_events(items: Sequence[Item]) -> list[Any]:
     """
     Return the events that add items, a second apart, so that an insert finds its place among them.
 
-    Calls get ids of their own: texts begin again behind ten thousand items, in a real run few ids repeat.
+    Calls get new ids: the texts repeat after ten thousand items, but in a real run few ids repeat.
     """
     return [_dated(event_of(item), number) for number, item in enumerate(items)]
 
@@ -48,7 +48,10 @@ class Editor:
         self._random = random.Random(SEED)
 
     def edit(self) -> None:
-        """Make one edit; evicting what is gone, or restoring what came back with its call, is none, so try another."""
+        """
+        Make one edit. Evicting an item that has left, or restoring one that came back with its call, is no edit, so try
+        another.
+        """
         before = self._chat.version
         while self._chat.version == before:
             self._try(self._random.random())

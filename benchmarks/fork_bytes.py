@@ -1,4 +1,4 @@
-"""How many bytes a fork with one item adds to a store."""
+"""Measures how many bytes a fork with one item adds to a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .timing import Stats, idle, of_values
 from .workload import items
 
 BYTES = Unit("B")
-# With an item each these are the events of one segment, so a segment of them is at rest in the end.
+# With one item each, so many forks are the events of one segment, so the whole segment is at rest at the end.
 FORKS_MAX = SEGMENT // 2
 
 
@@ -44,7 +44,9 @@ def fork_bytes(ours: Ours, raw: Subject, contexts: Sequence[str], forks: int) ->
 
 
 def _fill_segment(ours: Ours, contexts: Sequence[str]) -> None:
-    """Begin a segment: only what lies before it is sealed, and sealed later it would count as a saving."""
+    """
+    Begin a segment: only the events before it are sealed. If these were sealed later, this would count as a saving.
+    """
     recorded = sum(ours.store.chat(context).version for context in contexts)
     # The filler's own beginning is the first event of the segment.
     ours.build("filler", items(-recorded % SEGMENT))

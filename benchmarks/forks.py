@@ -41,7 +41,7 @@ def first_payload(chat: refold.ChatContext) -> bytes:
 
 
 def fork_tasks(subjects: Subjects, context: str, texts: Sequence[Item], runs: int) -> dict[str, Task]:
-    """Return how forks of a context are measured: of a loaded one, as an agent that reads it has it, and raw."""
+    """Return the tasks that fork a context: a loaded one, as in an agent that reads it, and raw."""
     ours = subjects.ours
     forked = first_payload(ours.store.chat(context).fork())
     return {"ours": _task(ours, context, texts, runs), "raw": _raw_task(subjects["raw"], forked, texts, runs)}
@@ -65,7 +65,7 @@ def _raw_task(raw: Subject, forked: bytes, texts: Sequence[Item], runs: int) -> 
 
     def prepare() -> tuple[str, bytes]:
         child = next(_NAMES)
-        # Refold does not ask the database either whether a child is new.
+        # Refold does not ask the database whether a child is new, either.
         raw.warm(child)
         return child, raw.ready(next(given))
 
@@ -79,8 +79,8 @@ def _raw_task(raw: Subject, forked: bytes, texts: Sequence[Item], runs: int) -> 
 
 def grow(ours: Ours, depth: int, items: Sequence[Item]) -> list[str]:
     """
-    Build a line of `depth` forks, each of the one before it, with the items spread over root and forks; return
-    the contexts, the root first.
+    Make `depth` forks, each of the fork before it, with the items spread over root and forks; return the contexts, the
+    root first.
     """
     contexts = [f"generation-{number}" for number in range(depth + 1)]
     chat = ours.store.chat(contexts[0])
@@ -93,7 +93,7 @@ def grow(ours: Ours, depth: int, items: Sequence[Item]) -> list[str]:
 
 
 def copy_streams(ours: Ours, raw: Subject, contexts: Sequence[str]) -> None:
-    """Write all that Refold holds of some contexts into a bare database."""
+    """Write all events that Refold has of some contexts into a bare database."""
     for context in contexts:
         payloads = [encode_payload(one.event) for one in ours.store.chat(context).history()]
         for start in range(0, len(payloads), 1_000):

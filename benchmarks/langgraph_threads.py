@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .peers import langchain_messages
 from .workload import items
 
-# More than the longest thread has, with all that is appended to it.
+# More messages than the longest thread has, after all appends.
 MESSAGES = 12_000
 
 

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, for stores that are asked from any thread and belong to one loop."""
+"""An event loop in a separate thread, for stores that belong to one loop and are called from any thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the figures depend on: processor, versions, and how long the disk takes to make one write safe."""
+"""Facts on which the figures depend: the processor, the versions, and the time of one sync of the disk."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAGES = 64
 
 
 def facts(folder: Path, *, postgres_url: str | None) -> dict[str, str]:
-    """Return what is worth knowing about this machine, by name."""
+    """Return facts about this machine, by name."""
     known = {
         "cores": str(os.cpu_count()),
         "python": platform.python_version(),

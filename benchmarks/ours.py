@@ -61,7 +61,7 @@ class Ours:
         self._chat(context).recorded_items()
 
     def ready(self, item: Item) -> Item:
-        """Return the item: texts and names are what a caller has."""
+        """Return the item itself: a caller has texts and names."""
         return item
 
     def append(self, context: str, given: Item) -> object:
@@ -98,7 +98,7 @@ class Ours:
         return self.store.chat(context).recorded_items()
 
     def load_public(self, context: str) -> object:
-        """Open the context anew and look at every public item."""
+        """Open the context again and read every public item."""
         return read_public(self.store.chat(context).items)
 
     def load_until(self, context: str, count: int) -> object:
@@ -118,7 +118,7 @@ class Ours:
         return sum(row.version for row in rows)
 
     def rebuild_by(self, executor: Executor) -> int:
-        """Have the catalogue made anew by the workers of an executor."""
+        """Have the workers of an executor rebuild the catalogue."""
         return self.store.rebuild("catalogue", executor=executor, restart=True).events
 
     def follow(self) -> None:
@@ -128,14 +128,14 @@ class Ours:
             rows.drop(projection)
         worker = ProjectionWorker(self.store.log, rows, PROJECTIONS)
         worker.work()
-        # Else the next worker would leave this one its share, and fold nothing.
+        # Otherwise the next worker would leave its share to this one, and fold nothing.
         worker._crew.release()
         late = [one.name for one in self.store.projections() if one.behind]
         if late:
             raise AssertionError(f"not brought up to date: {', '.join(late)}")
 
     def rest(self) -> None:
-        """Have done what is done when nobody writes for a while: complete segments are sealed."""
+        """Seal complete segments, as Refold does when nobody writes for some time."""
         seal = getattr(stored_log(self.store.log), "_seal_slice", lambda: False)
         while seal():
             pass

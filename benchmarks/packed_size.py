@@ -1,4 +1,7 @@
-"""How many bytes a closed store takes when its tables are written anew, without holes: small differences show."""
+"""
+Measures the bytes of a closed store after its tables were written again without holes, so that small differences are
+visible.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """
 Other packages that do something comparable, where they are installed beside Refold; none of them is a dependency.
 
-The seed's published package is `videosdk-agents`. Each function returns None where its package is missing. They have
-no types that are of use here, so theirs are `Any`.
+The seed's published package is `videosdk-agents`. Each function returns None where its package is missing. Their types
+are not useful here, so they are `Any`.
 """
 
 from __future__ import annotations
@@ -69,6 +69,6 @@ def _module(name: str) -> Any:
         return import_module(name)
     except ModuleNotFoundError as missing:
         if missing.name is not None and name.startswith(missing.name):
-            # Another package that shares the root is there, not this one.
+            # Another package with the same root is installed, but not this one.
             return None
         raise

@@ -1,4 +1,4 @@
-"""What the bare databases have in common: one table of events, and connections that decode its rows into Structs."""
+"""The common code of the bare databases: one table of events, and connections that decode its rows into Structs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .workload import Item
 
 
 class Raw(ABC):
-    """One table in one database; see `Subject` for what the methods promise."""
+    """One table in one database; `Subject` documents the methods."""
 
     name = "raw"
     # The statements for the last version of a context, for its rows up to a version, and for its last ones backwards.

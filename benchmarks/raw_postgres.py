@@ -1,8 +1,8 @@
 """
 The limit on PostgreSQL: the same payloads through psycopg alone.
 
-One append is one prepared, autocommitted INSERT, one round trip; many are one INSERT of many rows. What is read
-comes in binary and is decoded with msgspec into the same Structs.
+One append is one prepared, autocommitted INSERT, one round trip; many are one INSERT of many rows. Rows are read in
+binary form, and decoded with msgspec into the same Structs.
 """
 
 from __future__ import annotations

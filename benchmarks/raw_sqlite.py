@@ -2,7 +2,7 @@
 The limit on SQLite: the same payloads through sqlite3 alone.
 
 WAL, synchronous=FULL, and the WAL filled once at the first write, as Refold does it. One append is one
-autocommitted INSERT; what is read is decoded with msgspec into the same Structs.
+autocommitted INSERT; rows are decoded with msgspec into the same Structs.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class RawSqlite(Raw):
 
 
 class RawSqliteUnordered(RawSqlite):
-    """The same with threads that do not take turns: SQLite lets those that find the file locked sleep."""
+    """The same with threads that do not take turns: a thread that finds the file locked sleeps in SQLite."""
 
     name = "raw waiting"
 

@@ -1,4 +1,4 @@
-"""Real runs of an airline agent, where they lie beside the checkout: half of them to measure, half to train on."""
+"""Real runs of an airline agent, if they are beside the checkout: half of them to measure, half for training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KINDS: dict[str, Kind] = {"system": "system", "user": "user", "assistant": "answ
 
 
 def real_runs(*, measured: bool) -> list[list[Item]]:
-    """Return the items of every other run: those to measure, or the rest; none where the file is missing."""
+    """Return the items of every second run: the runs to measure, or the others; nothing if the file is missing."""
     if not REAL_RUNS.exists():
         return []
     runs = json.loads(REAL_RUNS.read_bytes())

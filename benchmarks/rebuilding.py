@@ -14,7 +14,7 @@ KIB_PER_MIB = 1_024
 
 
 def memory_of(name: str, location: str) -> float:
-    """Return how much memory a contestant's rebuild takes at most, in MiB, all of the process counted."""
+    """Return the most memory that a contestant's rebuild takes, in MiB, for the whole process."""
     command = [sys.executable, "-m", "benchmarks.rebuilding", name, location]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return float(done.stdout)
@@ -30,7 +30,7 @@ def main(name: str, location: str) -> None:
 
 
 def _most_memory() -> float:
-    """The kernel's own count: that of `getrusage` begins with what the parent had."""
+    """The count of the kernel, because `getrusage` begins with the value of the parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     [most] = [line.split()[1] for line in lines if line.startswith("VmHWM:")]
     return int(most) / KIB_PER_MIB

@@ -1,4 +1,4 @@
-"""Items of the workload in the forms that Refold records and takes."""
+"""Items of the workload in the forms that Refold records and accepts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMBERS = itertools.count(1)
 
 
 def event_of(item: Item) -> MessageAdded | FunctionCalled | FunctionReturned:
-    """Return the event that adds an item; as many bytes as those that the public calls record."""
+    """Return the event that adds an item; it has as many bytes as an event that the public calls record."""
     number = f"{next(_NUMBERS):012x}"
     if item.kind == "call":
         return FunctionCalled(

@@ -1,4 +1,4 @@
-"""What a case hands back: rows of the one table, each with its goal, and tables of its own where it is a study."""
+"""The results of a case: rows of the common table, each with its goal, and separate tables for a study."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .timing import Stats
 
 
 class Unit(NamedTuple):
-    """How a figure is shown; a rate is one over what was measured, and more of it is better."""
+    """How a figure is shown; a rate is one divided by the measured time, and more is better."""
 
     name: str
     factor: float = 1.0
@@ -42,7 +42,7 @@ class Goal(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table: what each contestant took for the same thing."""
+    """One line of the table: the figures of all contestants for the same task."""
 
     label: str
     database: str
@@ -62,7 +62,7 @@ class Row:
 
     @property
     def is_met(self) -> bool | None:
-        """Whether ours keeps the goal; None where there is none, or nothing to compare with."""
+        """Whether ours meets the goal; None if there is no goal, or nothing to compare with."""
         if self.goal is None:
             return None
         reached = self.shown("ours") if self.goal.absolute else self.to_raw("ours")
@@ -97,7 +97,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of its own, for a study."""
+    """A separate table for a study."""
 
     title: str
     headers: Sequence[str]

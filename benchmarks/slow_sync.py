@@ -1,10 +1,10 @@
 """
 Syncs that take a millisecond, whatever the disk, for every contestant alike.
 
-A library of a few lines, compiled here, stands before the C library's `fdatasync` and `fsync`, which SQLite and
-PostgreSQL call: it waits and returns. The files lie in memory where there is some, so the wait is the whole sync. Like
-that of a disk, it takes no processor time; unlike a disk's, it is always the same, and two of them do not wait for each
-other. (Neither does it matter here: both databases sync one write-ahead log at a time.)
+A library of a few lines, compiled here, replaces `fdatasync` and `fsync` of the C library, which SQLite and PostgreSQL
+call: it waits and returns. The files are in memory if there is enough, so the wait is the whole sync. Like the sync of
+a disk, it takes no processor time. Unlike the sync of a disk, it always takes the same time, and two syncs do not wait
+for each other. (This makes no difference here, because both databases sync one write-ahead log at a time.)
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def slowly(bench: Bench, database: str) -> Iterator[Bench | None]:
     """
     Yield the same bench with a server, or processes that are started meanwhile, whose syncs take a millisecond.
 
-    None where there is no C compiler, or nothing that loads a library before others.
+    Yield None if there is no C compiler, or if the system cannot load a library before others.
     """
     compiler = shutil.which("cc")
     if compiler is None or not os.path.isdir(MEMORY):

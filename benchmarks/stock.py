@@ -1,8 +1,9 @@
 """
 The stock `eventsourcing` package: an application with an aggregate, used as its documentation does.
 
-To append, the aggregate is got from the repository, changed and saved. `StockStore` knows the aggregate's
-version and puts ready events into the event store, which is the least that the package can do.
+To append, the application gets the aggregate from the repository, changes it and saves it. `StockStore` knows the
+version of the aggregate and puts ready events into the event store, which is the smallest amount of work with the
+package.
 """
 
 from __future__ import annotations
@@ -80,12 +81,12 @@ class Stock:
     def build(self, context: str, items: Sequence[Item]) -> None:
         """Put events into the store, in batches."""
         self._create(context)
-        # Its pipelined inserts into PostgreSQL can hang where they fill the socket's buffer.
+        # Its pipelined inserts into PostgreSQL can hang if they fill the buffer of the socket.
         for batch in batches(items, PIPELINED if "://" in self.location else BASE_BATCH):
             self.put(context, [self.ready(item) for item in batch])
 
     def put(self, context: str, given: Iterable[Given]) -> None:
-        """Put the events that add items behind those the conversation has."""
+        """Put the events that add items after the events that the conversation has."""
         conversation_id = Conversation.create_id(context)
         head = self._heads.get(context)
         if head is None:
@@ -104,7 +105,7 @@ class Stock:
         self._heads[context] = head + len(events)
 
     def warm(self, context: str) -> None:
-        """Do nothing: the aggregate is got for each change."""
+        """Do nothing: each change gets the aggregate."""
 
     def ready(self, item: Item) -> Given:
         """Return the payload as a dict."""
@@ -142,7 +143,7 @@ class Stock:
         return write
 
     def writers(self, contexts: Sequence[str]) -> list[Write]:
-        """Return such functions; where several processes change a conversation, it is got for each change."""
+        """Return such functions; if several processes change a conversation, each change gets it again."""
         return [
             partial(self._write_common, context) if context.startswith(COMMON) else self.writer(context)
             for context in contexts
@@ -191,12 +192,12 @@ class Stock:
 
 
 class StockStore(Stock):
-    """The event store alone: events are put and got, no aggregate is made."""
+    """The event store alone: it stores and returns events, and no aggregate is made."""
 
     name = "stock put"
 
     def append_batch(self, context: str, given: Sequence[Given]) -> object:
-        """Put events behind the known head."""
+        """Put events after the known head."""
         self.put(context, given)
         return None
 

@@ -1,8 +1,8 @@
 """
 A projection as the stock `eventsourcing` package runs it: each event changes the view in a transaction of its own.
 
-Its runner wants an application that can be subscribed to, which the package's own SQLite recorder cannot. So events
-are handed over here page by page, which costs less than its subscription does.
+Its runner needs an application with subscriptions, which the package's SQLite recorder does not have. So events are
+passed to it page by page here, which costs less than its subscription.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class CountsOnPostgres(PostgresTrackingRecorder):
 
 
 class StockProjection:
-    """The view of an application, to be made from its beginning any number of times."""
+    """The view of an application, which can be made again from the beginning any number of times."""
 
     def __init__(self, app: Application[UUID], environment: dict[str, str]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What every contestant can do, so that a case is written once for all of them and both databases."""
+"""The methods of every contestant, so that a case is written once for all of them and for both databases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Write = Callable[[Any], object]
 
 
 class Subject(Protocol):
-    """A store of conversations, at one place, in one of the ways that are compared."""
+    """A store of conversations at one place, kept in one of the compared ways."""
 
     name: str
     location: str
@@ -31,10 +31,10 @@ class Subject(Protocol):
         """Put items into a context quickly, in batches."""
 
     def warm(self, context: str) -> None:
-        """Make ready to append to a context, as an agent that has read it is."""
+        """Prepare appends to a context, as an agent does by reading it."""
 
     def ready(self, item: Item) -> Any:
-        """Return an item in the form that `append` takes: what a caller would have in hand."""
+        """Return an item in the form that `append` takes, which is the form that a caller would have."""
 
     def append(self, context: str, given: Any) -> object:
         """Append one item, committed."""
@@ -55,7 +55,7 @@ class Subject(Protocol):
         """Return such functions for contexts to which one thread appends."""
 
     def load(self, context: str) -> object:
-        """Return the items of a context, as Structs or what comes nearest."""
+        """Return the items of a context, as Structs or the most similar form."""
 
     def load_public(self, context: str) -> object:
         """Return the items as users see them, having read role, text and id of each."""
@@ -67,7 +67,7 @@ class Subject(Protocol):
         """Return the last items of a context."""
 
     def rebuild(self) -> int:
-        """Read the whole log from its beginning, as a projection made anew does; return the number of events."""
+        """Read the whole log from its beginning, as the rebuild of a projection does; return the number of events."""
 
     def bytes_used(self) -> int:
         """Return the bytes that the closed store takes."""

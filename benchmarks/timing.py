@@ -1,12 +1,12 @@
 """
-Measuring several ways of doing one thing, in turn.
+Measures several ways of doing one thing, in turn.
 
-A block is a number of runs of one contestant; blocks of all contestants take turns, so that whatever else the
-machine does hits each of them alike. The figure of a contestant is the median of its blocks' medians. The first
-run after each opening is kept apart from the warm ones.
+A block is a number of runs of one contestant. Blocks of all contestants take turns, so other work of the machine
+affects all of them alike. The figure of a contestant is the median of its blocks' medians. The first run after each
+opening is kept apart from the warm ones.
 
-What a contestant leaves to a thread of its own would slow down the next one. So a block ends when the process
-has nothing to do any more, and the processor time until then is the block's.
+Work that a contestant leaves to a background thread would slow down the next contestant. So a block ends when the
+process has no more work, and the processor time until then belongs to the block.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from time import perf_counter, process_time, sleep
 from typing import Any
 
-# Longer than housekeeping waits for a pause, or it would begin while the next contestant is measured.
+# Longer than the pause for which background work waits. Otherwise this work would begin while the next contestant is
+# measured.
 IDLE_SECONDS = 0.12
 BUSY_SHARE = 0.1
 SETTLE_SECONDS_MAX = 60.0
@@ -42,7 +43,7 @@ def idle(seconds: float | None = None) -> None:
 @dataclass(frozen=True)
 class Task:
     """
-    One contestant. Only `run` is timed; it is given what `prepare` made. One run stands for `per` items.
+    One contestant. Only `run` is timed; it gets the value that `prepare` returned. One run stands for `per` items.
 
     `reopen` comes before the first run, `start_block` before each block of `runs` warm ones, `settle` after it.
     """
@@ -58,7 +59,7 @@ class Task:
 
 @dataclass
 class Stats:
-    """What was measured of one contestant, per item: seconds, or another unit where the case says so."""
+    """The measurements of one contestant, per item, in seconds, or in another unit if the case says so."""
 
     first: list[float] = field(default_factory=list)
     blocks: list[list[float]] = field(default_factory=list)
@@ -71,7 +72,7 @@ class Stats:
 
     @property
     def mean(self) -> float:
-        """The mean of all warm runs: what a median hides, such as work done at every 64th run, is in it."""
+        """The mean of all warm runs. It includes work that a median hides, such as work at every 64th run."""
         return statistics.fmean(value for block in self.blocks for value in block)
 
     @property
@@ -96,7 +97,7 @@ def of_values(*values: float) -> Stats:
 
 
 def ratio(one: Stats, other: Stats) -> Stats:
-    """Return how many times as much one takes as another."""
+    """Return the ratio of one figure to another."""
     return of_values(one.median / other.median)
 
 

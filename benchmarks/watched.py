@@ -1,5 +1,5 @@
 """
-A log of many runs, and in it two tables that are met in several rounds and often changed.
+A log of many runs, with two tables that several rounds meet and often change.
 
 Every run asks, acts, finds tables and describes them. The rounds of the watched session lie spread over the whole log.
 """
@@ -26,13 +26,13 @@ USER, WATCHED, ATTRIBUTE = "mia", "watched", "path"
 ROUNDS = 10
 RUN_EVENTS = 1_000
 CREATED_AT = 1_790_000_000.25
-# What a run says of a table: found, described, moved twice.
+# The changes of a table in a run: it is found, described, and moved twice.
 STEP = ("description", "path", "path")
 WHO = Meta("analyst", "trace-0001", "chat:support-42@7")
 
 
 class Change(NamedTuple):
-    """An attribute of a node before and after, as JSON; `node` says whose it is, and which."""
+    """An attribute of a node before and after, as JSON; `node` names the session and the node."""
 
     node: str
     attribute: str
@@ -41,12 +41,12 @@ class Change(NamedTuple):
 
 
 def node_of(session: str, label: str) -> str:
-    """Return how a table of a session is called in all that is compared."""
+    """Return the name of a table of a session, the same for all contestants."""
     return f"{USER}/{session}/Table({label})"
 
 
 def changes_of(events: int) -> dict[str, int]:
-    """Return how often the path of each watched table is changed in a log of so many events."""
+    """Return how often the path of each watched table changes in a log of so many events."""
     return {"parts": ROUNDS * max(1, events // 100_000), "orders": ROUNDS * max(2, events // 10_000)}
 
 
@@ -109,7 +109,9 @@ def _appended(session: str, number: int, events: list[RunEvent]) -> NewEvents:
 
 
 def changes_in(new: NewEvents) -> Iterator[Change]:
-    """Yield what the events of a run change, one attribute at a time: what a table made for audits would hold."""
+    """
+    Yield the changes that the events of a run make, one attribute at a time, as a table for audits would hold them.
+    """
     session = new.root
     names: dict[int, str] = {}
     for version, event in enumerate(new.events, 1):

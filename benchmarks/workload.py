@@ -1,10 +1,10 @@
 """
-The text that is measured: made up, the same for the same seed, and about as compressible as real runs.
+The measured text: it is made up, the same for the same seed, and about as compressible as real runs.
 
 Words follow Zipf's law, and some follow others more often than chance, as in natural language; tool outputs are
 JSON records of a few shapes, and a record that was seen may be seen again. A turn is a user message (about 200
 characters), a function call (150), its output (2 KB) and an answer (800), which quotes the output.
-`compressibility` says how it came out.
+`compressibility` measures the result.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Item(NamedTuple):
 
 
 class Compressibility(NamedTuple):
-    """How many times smaller zstd at level 3 makes texts: one by one, and 64 together."""
+    """How many times smaller zstd at level 3 makes texts: alone, and 64 together."""
 
     single: float
     blocks: float
@@ -91,7 +91,7 @@ class _Speaker:
         return "_".join(self._pick(2)), {"id": "id", **fields, "note": "text"}
 
     def record(self, name: str, fields: dict[str, str]) -> dict[str, Any]:
-        """Return a JSON object with a value for each field: a new one, or one that this tool gave lately."""
+        """Return a JSON object with a value for each field: a new object, or a recent one of this tool."""
         seen = self._seen[name]
         if seen and self.random.random() < SEEN_BEFORE:
             return self.random.choice(seen[-SEEN_KEPT:])

@@ -1,8 +1,8 @@
 """
 The parts of the command line's reference that are facts: usage, arguments and options, and the exit codes.
 
-Each part stands between two comments, `<!-- facts: refold show -->` and `<!-- end -->`; all else in the page is written
-by hand. A command without such a part is an error, so that none is forgotten.
+Each part is between two comments, `<!-- facts: refold show -->` and `<!-- end -->`. The rest of the page is written by
+hand. A command without such a part is an error, so no command is forgotten.
 """
 
 from __future__ import annotations

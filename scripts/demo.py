@@ -1,5 +1,5 @@
 """
-Refold at work: a transcript goes in, and its past can be walked through.
+A tour of Refold: it imports a transcript, and shows its past.
 
 Runs the real commands in a fresh folder and shows what they print. An argument is a transcript of your own (a list
 of OpenAI messages, JSON Lines, or tau-bench results); without one, a small one is made up.

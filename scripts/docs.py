@@ -1,5 +1,5 @@
 """
-Lays out the pages of the site of documents: the documents as they lie, and pages of the public names.
+Writes the pages of the site of documents: the documents as they are, and pages of the public names.
 
 The navigation has the order of docs/README.md. `scripts/docs` calls it, and with --check to look at the built site.
 """
@@ -21,9 +21,9 @@ NAMES = "docs/reference/names"
 MODULES = ("refold", "refold.chat", "refold.pool", "refold.window", "refold.trajectory")
 LINK = re.compile(r"\]\(([^)#]+\.md)(?:#[^)]*)?\)")
 TITLE = re.compile(r"^# (.+)$", re.MULTILINE)
-# A block of code with the name of its file, or with what the tests know it by.
+# A block of code with the name of its file, or with the label that the tests use for it.
 FENCE = re.compile(r"^(```\w+) (\S.*)$", re.MULTILINE)
-# What a page loads; a link that a reader may follow loads nothing.
+# Addresses that a page loads; a link that a reader may follow loads nothing.
 LOADED = re.compile(
     r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//|<link[^>]*stylesheet[^>]*href=["']?https?:|@import|url\(["']?https?:"""
 )

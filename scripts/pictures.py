@@ -1,8 +1,9 @@
 """
 Pictures of each screen of the page: light and dark, wide and narrow, with few data and with many.
 
-They are for people who change the page, to be looked at. Beside the tests are two of each screen, which differ in all
-of that, and some in the documents; a folder as an argument gets all of them.
+People who change the page look at them. Beside the tests there are two pictures of each screen, which differ in all
+three respects, and some pictures are in the documents. If a folder is given as an argument, all pictures are written to
+it.
 """
 
 from __future__ import annotations

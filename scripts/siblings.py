@@ -1,9 +1,9 @@
 """
 The async siblings of the store and its contexts, written from the sync classes.
 
-Each public method and property of a sync class gets one line in its sibling; the line says how it is called. The types
-of arguments and results are taken from the sync class by the type checker. What all contexts have stands once, in the
-base of their siblings.
+Each public method and property of a sync class gets one line in its sibling; the line says how it is called. The type
+checker takes the types of arguments and results from the sync class. Names that all contexts have are written once, in
+the base of their siblings.
 """
 
 from __future__ import annotations

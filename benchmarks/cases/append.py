@@ -1,8 +1,8 @@
 """
 What does it cost to append one item to a context that has N already, and does it depend on N?
 
-Every N has a database of its own; all of them take turns. The context is loaded, as an agent that reads it has
-it. At most a hundred items are few, so there each block of runs begins with a new context.
+Every N has a separate database; all of them take turns. The context is loaded, as in an agent that reads it. For an N
+of at most a hundred, each block of runs begins with a new context, because the runs would change N much.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def append(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def _runs(name: str, length: int, runs: int) -> int:
-    """The aggregate is read before each append, so a few runs of it have to do."""
+    """The aggregate is read before each append, so only a few runs are made."""
     return runs if name != "stock" or length <= FEW else max(1, min(runs, 10_000 // length))
 
 

@@ -1,8 +1,8 @@
 """
 What does the audit of one attribute cost in a long log?
 
-The log is full of runs, and brought up to date; one table of a watched session was moved a hundred times, another a
-thousand times, over ten rounds. Raw is a table made for audits, with a row for each change of all nodes.
+The log is full of runs, and its projections are up to date. One table of a watched session was moved a hundred times,
+another one a thousand times, in ten rounds. Raw is a table made for audits, with a row for each change of all nodes.
 """
 
 from __future__ import annotations

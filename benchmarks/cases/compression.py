@@ -1,5 +1,5 @@
 """
-Which way of compressing is worth its time? Rows singly or blocks of 64, each with and without a dictionary.
+Which kind of compression is worth its time? Single rows or blocks of 64, each with and without a dictionary.
 
 The dictionary is trained on other text than it is measured on: another seed (other words, other tools), or the
 other half of the real runs (the same tasks, tools and system prompt).

@@ -1,9 +1,9 @@
 """
-What does it cost to put an item into a queue or a pool that is full, and does it depend on how long that has gone on?
+What does it cost to add an item to a full queue or pool, and does it depend on how many items were added before?
 
-Each item evicts the oldest: two events in one commit. Beside them the same payloads go into a raw database, in one
-transaction too, 64 of ours and then 64 raw, in turn. In memory, where nothing is kept, raw is encoding alone. Calls
-are awaited in one event loop, so the way to a thread and back is in them.
+Each item evicts the oldest: two events in one commit. For comparison the same payloads go into a raw database, also in
+one transaction: 64 of ours and then 64 raw, in turn. In memory nothing is kept, so raw is only the encoding. Calls are
+awaited in one event loop, so the figures include the switch to a thread and back.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ CONTEXT = "context"
 TURN = 64
 SHARE = 10
 FLAT = Goal(1.15, absolute=True)
-# What a full one gets for an item: it leaves, and another comes.
+# The events for an item in a full container: one item leaves, and another one comes.
 EVENTS = 2
 Put = Callable[[PoolItem[str]], Any]
 Write = Callable[[Sequence[bytes]], object]
 
 
 def containers(bench: Bench, database: str) -> Iterator[Row]:
-    """Fill a queue and a pool, go on adding; compare the last tenth of it with the first."""
+    """Fill a queue and a pool, and continue to add; compare the last tenth of the additions with the first."""
     count = bench.scale.single_appends
     for kind in KINDS:
         with bench.subjects(database, NAMES) as subjects:
@@ -67,7 +67,7 @@ def _median(times: Sequence[float]) -> float:
 
 
 def _lived(container: Any, write: Write, count: int) -> dict[str, list[float]]:
-    """Return what each of `count` additions took, ours and raw, once the container is full."""
+    """Return the time of each of `count` additions to the full container, ours and raw."""
     put: Put = container.append if isinstance(container, ContextQueue) else container.add
     limit = container.limit
     given = [_item(item, number) for number, item in enumerate(items(limit + count))]

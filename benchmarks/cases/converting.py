@@ -1,10 +1,10 @@
 """
-What does it cost to turn a long context into what a provider takes, from memory and from the disk?
+What does it cost to convert a long context into the form of a provider, from memory and from the disk?
 
-Raw writes one plain dict for each Struct that is in memory, and checks nothing. Refold pairs calls with outputs and
-repairs what is no valid prompt. Beside it stand other packages, where they are installed: the seed's, and LangChain's
-messages from LangGraph's saver. What a store gives is read by a handle of its own each time, so it is a table of its
-own: in it each package opens its file, reads everything, and converts it.
+Raw writes one plain dict for each Struct that is in memory, and checks nothing. Refold pairs calls with outputs, and
+repairs items that are not a valid prompt. It is compared with other packages, if they are installed: the package of the
+seed, and LangChain's messages from LangGraph's saver. Reading from a store is a separate table, because each run uses a
+new handle: each package opens its file, reads everything, and converts it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HEADERS = ("package", "what", "an item", "x Refold")
 
 
 def convert(bench: Bench, database: str) -> Iterator[Row | Table]:
-    """Convert into all formats; then beside others, who know OpenAI's."""
+    """Convert into all formats; then compare with other packages, which know the format of OpenAI."""
     count, blocks = bench.scale.loaded, 2 * bench.scale.blocks
     base = items(count)
     with ExitStack() as stack:

@@ -1,8 +1,8 @@
 """
-What do a fork and a view cost behind a hundred forks of forks, beside the same items in one context?
+What do a fork and a view cost at a fork depth of a hundred, compared with the same items in one context?
 
-The items are spread over the root and the forks. The bare database reads a hundred and one ranges, one after the
-other, where Refold reads what a fork's lineage names.
+The items are spread over the root and the forks. The bare database reads a hundred and one ranges, one after the other;
+Refold reads the ranges in the lineage of the fork.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VIEW = Goal(1.25, absolute=True)
 
 
 def depth(bench: Bench, database: str) -> Iterator[Row]:
-    """Fork at the end of the line, count its bytes, and read there."""
+    """Fork the last of the forks, count the bytes, and read there."""
     scale = bench.scale
     generations = min(DEPTH, scale.loaded // 10)
     base = items(scale.loaded)

@@ -1,8 +1,8 @@
 """
-What does a long context cost that was edited very often: an edit, its last items, its past, the whole?
+What do an edit, the last items, the past and the whole view cost in a long context that was edited very often?
 
 Edits are made one by one through one handle, 64 of ours and then the same payloads raw, in turn. Everything is read
-by a handle of its own each time, down to the last item.
+with a new handle each time, including every item.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def edit(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def _half_gone(ours: Ours, raw: Subject, scale: Scale) -> tuple[dict[str, Stats], dict[str, Stats]]:
-    """Let every other item leave; then evict one at a time, and look at the items each time."""
+    """Evict every second item; then evict one at a time, and read the items each time."""
     chat = ours.store.chat(CONTEXT)
     chat.evict([item.id for item in chat.items[::2]])
     # An item leaves together with its call or output, so only messages are evicted.
@@ -98,7 +98,7 @@ def _timed(call: Callable[[], object]) -> float:
 
 
 def _all(read: object) -> list[object]:
-    """Items of an edited view are put in order when somebody goes through them, so somebody does."""
+    """The items of an edited view are put in order when they are iterated over, so this iterates over them."""
     return list(cast(Iterable[object], read))
 
 

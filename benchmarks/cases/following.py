@@ -1,9 +1,9 @@
 """
-What do those who follow a store cost those who write to it?
+How much do followers of a store slow down its writers?
 
 Both columns are Refold: `ours` writes beside followers, `raw` writes to a store that nobody follows. The followers are
-processes of their own: four subscribers, or one worker that keeps all projections up to date. They take in what a block
-wrote before the other column has its turn. Processor time is that of the writers.
+separate processes: four subscribers, or one worker that keeps all projections up to date. They receive all events of a
+block before the block of the other column begins. The processor time is that of the writers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LITTLE = Goal(0.85, at_least=True)
 
 
 def following(bench: Bench, database: str) -> Iterator[Row]:
-    """Write beside subscribers, and beside a worker."""
+    """Write while subscribers follow, and while a worker follows."""
     with ExitStack() as stack:
         subjects = [stack.enter_context(bench.subjects(database, ["ours"]))["ours"] for _ in NAMES]
         crews = [stack.enter_context(closing(Crew(subject, bench.scale.writers))) for subject in subjects]

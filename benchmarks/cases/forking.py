@@ -1,7 +1,7 @@
 """
 What does a fork with one item cost, in time and in bytes, and does it depend on N?
 
-The parent is loaded, as an agent that reads it has it; a fork of one that has to be read first is a row of its own.
+The parent is loaded, as in an agent that reads it. A fork of a parent that must be read first is a separate row.
 """
 
 from __future__ import annotations

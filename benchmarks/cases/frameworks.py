@@ -1,9 +1,10 @@
 """
-What do the conversations of agent frameworks cost over Refold, beside the framework's own store, which is `raw` here?
+What do conversations of agent frameworks cost with Refold, compared with the framework's own store, which is `raw`
+here?
 
 Only frameworks that are installed take part: `scripts/test-frameworks` makes an environment with all of them, and
-`REFOLD_VENV=.venv/frameworks scripts/bench frameworks` runs there. To add one, write its keepers, and name what makes
-them in FRAMEWORKS.
+`REFOLD_VENV=.venv/frameworks scripts/bench frameworks` runs there. To add a framework, write its keepers, and name the
+function that makes them in FRAMEWORKS.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from ..timing import Stats, Task, measure, of_values
 LENGTH_MAX = 10_000
 # Their savers write megabytes at each append to a long conversation.
 RUNS_MAX, RUNS_MIN = 16, 2
-# A database grows by pages, and Refold's by less than one at an append.
+# A database grows by pages, and the database of Refold grows by less than a page at an append.
 BYTES_APPENDS = {"ours": 64, "raw": 4}
 NEVER_SLOWER = Goal(1.2)
 
@@ -57,7 +58,7 @@ class Keeper(Protocol):
 
 
 class Contest(Protocol):
-    """What a framework takes part with."""
+    """A function that makes the keepers of a framework."""
 
     def __call__(self, location: str, *, is_ours: bool) -> Keeper:
         """
@@ -141,7 +142,7 @@ class _Contest:
             for _ in range(BYTES_APPENDS[who]):
                 keeper.append(name)
             keeper.close()
-            # It may have had room for all of it.
+            # The file may have had space for everything.
             grown[who] = of_values(max(1, self._size(who) - before) / BYTES_APPENDS[who])
             keeper.open()
         return grown

@@ -1,5 +1,5 @@
 """
-Does a node cost the same however many there are, and what does the graph of a run cost as of any moment?
+Does a node cost the same for any number of nodes, and what does the graph of a run cost at any moment?
 
 Raw writes the payload of each node as it is; for the graph it reads and decodes the events up to the same version.
 """
@@ -90,7 +90,9 @@ def opened_run(subjects: Subjects) -> Run:
 
 
 def growing(run: Run) -> Callable[[], str]:
-    """Return what registers another node, of a kind in turn: an action, what it found, what it concluded."""
+    """
+    Return a function that registers another node, of each kind in turn: an action, a table that it found, a conclusion.
+    """
     last = [next(iter(run.get_active_branch()))]
     kinds = itertools.cycle(("Action", "Table", "State"))
 

@@ -1,5 +1,5 @@
 """
-How soon does the page show what was asked for, with a graph of 10,000 nodes and with a log of 2,000,000 events?
+How soon does the page show its screens, with a graph of 10,000 nodes and with a log of 2,000,000 events?
 
 The server is `refold ui`, a process of its own; the browser is Chromium without a screen. Times are taken in the page,
 from a key, a scroll or the beginning of a load to the frame in which all of it is drawn. The processor time is that of
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     # Where frameworks are measured there is no driver of a browser.
     from playwright.sync_api import Browser, Page
 
-# The switches of the tests' browser that speak of speed; the machine's own caches stay as they are.
+# The switches of the tests' browser that affect the speed; the caches of the machine stay as they are.
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync")
 # Chromium first, unlike in the tests: the figures in docs/benchmarks.md were taken with it.
 PROGRAMS = ("chromium", "chromium-headless-shell")
@@ -73,7 +73,7 @@ JUMP = f"""async (share) => {{
 
 
 class MissingBrowserError(Exception):
-    """There is no browser to look with."""
+    """No browser is installed."""
 
 
 def inspector(bench: Bench, database: str) -> Iterator[Row]:
@@ -88,7 +88,7 @@ def inspector(bench: Bench, database: str) -> Iterator[Row]:
         raise MissingBrowserError(f"no {' or '.join(PROGRAMS)} on PATH")
     with bench.subjects(database, ("ours",)) as small, bench.subjects(database, ("ours",)) as full:
         locations = [subjects["ours"].location for subjects in (small, full)]
-        # Before the browser is started, whose driver has an event loop in this thread.
+        # This comes before the browser starts, because its driver runs an event loop in this thread.
         for location, fill in zip(locations, (_fill_run, _fill_log), strict=True):
             with closing(refold.open(location)) as store:
                 fill(store, bench)
@@ -125,14 +125,17 @@ def of_log(browser: Browser, location: str, database: str, bench: Bench) -> Iter
 
 
 def _shares(bench: Bench) -> list[float]:
-    """Return places of the log that lie far from each other, as shares of it."""
+    """Return places of the log that are far from each other, as fractions of its length."""
     count = bench.scale.runs * bench.scale.blocks + 1
-    # The golden ratio spreads them evenly, in whatever number.
+    # The golden ratio spreads any number of places evenly.
     return [number * 0.618034 % 1 for number in range(1, count + 1)]
 
 
 def _measured(page: Page, bench: Bench, act: Callable[[Page], float]) -> Stats:
-    """Return the times that an act takes in the page: the first one, and blocks of others; and the page's own work."""
+    """
+    Return the times that an action takes in the page: the first one, and blocks of later ones; and the work of the page
+    itself.
+    """
     stats = Stats(first=[act(page) / 1_000])
     session = page.context.new_cdp_session(page)
     session.send("Performance.enable", {"timeDomain": "threadTicks"})

@@ -1,8 +1,8 @@
 """
-What does a store of 2,000,000 events answer at once, and what takes how long the first time?
+How fast does a store of 2,000,000 events answer, and how long do first questions take?
 
-Each question has a process of its own, which opens the store for it. So a figure has the opening of the context in it,
-but not that of the store, and the memory is that of the whole process.
+Each question has a separate process, which opens the store before it. So a figure includes the opening of the context,
+but not the opening of the store, and the memory is that of the whole process.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from ..workload import items
 USER, SESSION = "user-0", "session-0"
 LONG, QUEUE, POOL = "long", "queue", "pool"
 SECONDS, MEGABYTES = Unit("s"), Unit("MB")
-# How many events a context has; of how many events one is an edit of the long chat, or a node of the run.
+# The number of events of a context; and the numbers of events of which one is an edit of the long chat, or a node of
+# the run.
 CHAT_EVENTS, EDITED, NODES = 100, 1_000, 100
 AT_ONCE = 1_000
 CHANGES = 500
-# `ru_maxrss` is no measure: a process begins with that of the one that started it, which filled the store.
+# `ru_maxrss` cannot be used: a process begins with the value of its parent, which filled the store.
 PEAK, KIB_PER_MEGABYTE = "VmHWM:", 1_024
 SOON, VERIFIED_IN = Goal(50, absolute=True), Goal(150, absolute=True)
 VERIFIED = "verify()"
@@ -63,7 +64,7 @@ def large(bench: Bench, database: str) -> Iterator[Row]:
             f"filling a store with {count:,} events", database, SECONDS, {"ours": of_values(perf_counter() - began)}
         )
         for name, question in QUESTIONS.items():
-            # Opened anew: what one question keeps in memory serves no other.
+            # Opened again, so that no question uses what another one keeps in memory.
             seconds, memory = _ask_elsewhere(location, name) if bench.scale is FULL else _ask(location, name)
             label = f"{name}, {count:,} events"
             yield Row(label, database, question.unit, {"ours": of_values(seconds)}, question.goal)
@@ -72,7 +73,7 @@ def large(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def _ask_elsewhere(location: str, name: str) -> tuple[float, float]:
-    """Return what `_ask` does, in a process of its own."""
+    """Return the result of `_ask`, called in a separate process."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(_ask, location, name).result()
 

@@ -1,7 +1,7 @@
 """
 What does it cost to read: a whole view, as Structs and as public items, its last items, and its past?
 
-Every run opens the context anew in an open store, so nothing of it is remembered.
+Every run opens the context again in an open store, so no part of it is remembered.
 """
 
 from __future__ import annotations

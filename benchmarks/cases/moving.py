@@ -1,7 +1,7 @@
 """
 How long does it take to copy a store of 1,000,000 events into another database, and back, compared at the end?
 
-Raw is not measured: no other program keeps times, positions and digests. The rate is that of the whole command.
+Raw is not measured, because no other program keeps times, positions and digests. The rate is that of the whole command.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """
-What does it cost to begin again: to open a long-lived queue, pool or run, and to add to a chat that nobody has read?
+What does it cost to open a long-lived queue, pool or run, and to add to a chat that nobody has read?
 
 Each run opens a store's context anew, as another process does. The events are written in batches; the queue and the
 pool are full from the beginning, so that each item evicts the oldest. Raw reads as many payloads as there are present
@@ -33,7 +33,7 @@ from .graphs import SESSION, fill, opened_run
 NAMES = ("ours", "raw")
 CONTEXT = "context"
 SHARE = 100
-# What a full container gets for an item: it leaves, and another comes.
+# The events for an item in a full container: one item leaves, and another one comes.
 EVENTS = 2
 CHAT_EVENTS = 100
 QUICK_OPENING = Goal(50, absolute=True)
@@ -112,7 +112,7 @@ def _additions(bench: Bench, database: str) -> Row:
                 raw.append(f"c{number}", encode_payload(event))
         add = partial(_add, ours, numbers)
         for _ in range(chats):
-            # The first to add to a chat that nobody has read pays for those after it.
+            # The first add to a chat that nobody has read makes later adds faster.
             add(None)
         payload = encode_payload(MessageAdded(id="m", created_at=1.0, role="user", content=("And then?",)))
         tasks = {

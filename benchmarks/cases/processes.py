@@ -1,9 +1,9 @@
 """
 How many items a second do several processes append to one store?
 
-Each to contexts of its own; each to a context of one common session, which is one slice on PostgreSQL; or all to one
-context. The same again where a sync takes a millisecond. Processor time is that of the writing processes, not of the
-server.
+They append to separate contexts; to separate contexts of one session, which is one slice on PostgreSQL; or all to one
+context. Each case is measured again with a sync that takes a millisecond. Processor time is that of the writing
+processes, and not of the server.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from ..timing import Stats, Task, measure, of_values
 NAMES = ("ours", "raw", "stock")
 IN_ONE_SLICE = Goal(0.5, at_least=True)
 WHERE_ONE_IS_HOT = Goal(0.6, at_least=True, absolute=True)
-# The stock aggregate is read again whenever another process came first, which is nearly each time.
+# The stock aggregate is read again whenever another process was first, which is nearly every time.
 STOCK_COMMON = (8, 4)
 
 
 class _Sharing(NamedTuple):
-    """What the writers have in common, and the contexts of each, by its number."""
+    """The name of a distribution of writers, and the contexts of each writer, by its number."""
 
     label: str
     contexts: Callable[[int], Sequence[str]]
@@ -87,7 +87,8 @@ def _by_one(row: Row, single: Row) -> Row:
 def _row(bench: Bench, database: str, ending: str, crews: dict[str, Crew], count: int, sharing: _Sharing) -> Row:
     tasks: dict[str, Task] = {}
     for name, crew in crews.items():
-        # Of many contexts each is written twice at least: before it is, nobody knows who else writes to its slice.
+        # Each of many contexts is written at least twice: before the first write, nobody knows which processes write to
+        # its slice.
         appends = max(2 * len(sharing.contexts(0)), bench.scale.process_appends // count)
         if name == "stock" and sharing.contexts(0) == sharing.contexts(1):
             if count > STOCK_COMMON[0]:
@@ -104,5 +105,5 @@ def _row(bench: Bench, database: str, ending: str, crews: dict[str, Crew], count
 
 
 def _by_crew(stats: Stats, crew: Crew) -> None:
-    """Put the processor time of the crew where that of this process is, which only waits."""
+    """Replace the processor time of this process, which only waits, by that of the crew."""
     stats.processor[:] = crew.spent[-len(stats.processor) :]

@@ -1,8 +1,9 @@
 """
-How fast is a projection made anew from the whole log, and how much memory does that take?
+How fast is a projection rebuilt from the whole log, and how much memory does this take?
 
 Ours reads and checks every event, folds the catalogue and stores its rows and checkpoints; raw reads and decodes all
-events, counts them by context and stores these rows. Both logs are at rest: what is sealed later is sealed.
+events, counts them by context and stores these rows. Both logs are at rest: all events that are sealed later are sealed
+already.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ NAMES = ("ours", "raw", "stock")
 FAST, TENFOLD, SMALL = Goal(0.7, at_least=True), Goal(10, at_least=True, absolute=True), Goal(200, absolute=True)
 FOLLOWING = Goal(5_000, at_least=True, absolute=True)
 FOLLOWED_EVENTS, FOLLOWED_CONTEXTS = 20_000, 40
-# Those that the stock projection folds: it takes the same for each, and long.
+# The number of events that the stock projection folds: it takes long, and the same time for each event.
 STOCK_EVENTS = 5_000
 
 
@@ -53,7 +54,7 @@ def rebuild(bench: Bench, database: str) -> Iterator[Row]:
 
 
 def _following(bench: Bench, database: str, texts: list[Item]) -> Iterator[Row]:
-    """All projections of a store at once, from nothing: a worker must be faster than those who write."""
+    """All projections of a store at once, from the beginning: a worker must be faster than the writers."""
     with bench.subjects(database, NAMES[:2]) as subjects:
         _fill(subjects, texts, min(bench.scale.contexts, FOLLOWED_CONTEXTS), repeated=1)
         ours = subjects.ours
@@ -74,7 +75,7 @@ def _large(bench: Bench, database: str, texts: list[Item]) -> Iterator[Row]:
         memory = {name: of_values(memory_of(name, subject.location)) for name, subject in subjects.items()}
         yield Row(f"memory of a rebuild of {events:,} events, MiB", database, PLAIN, memory, SMALL)
         cores = os.cpu_count() or 1
-        # Neither threads nor locks of this process come along, as they would with a fork.
+        # The new process gets no threads and no locks of this process, as it would by a fork.
         with ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("spawn")) as executor:
             tasks = {
                 "ours": _task(subjects["ours"], events, executor),

@@ -1,7 +1,7 @@
 """
-What does it cost to record an answer while it comes: 10,000 deltas of 20 bytes, written one after the other?
+What does it cost to record an answer while it arrives: 10,000 deltas of 20 bytes, written one after the other?
 
-Raw are the events to which they are coalesced, each inserted in a commit of its own. The context has items already.
+Raw inserts the events into which the deltas are joined, each with a separate commit. The context has items already.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """
 How many items a second do the threads of one process append, each to a context of its own?
 
-Raw threads have a connection each and take turns, one commit each. On SQLite there are two more: threads that do
-not take turns but wait as SQLite has them wait, and one thread alone.
+Raw threads have a connection each and take turns, one commit each. On SQLite there are two more cases: threads that do
+not take turns but wait for SQLite's lock, and one thread alone.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _task(subject: Subject, count: int, appends: int) -> Task:
 
 
 class _Crew:
-    """Threads that stand ready to write and start together."""
+    """Threads that are ready to write, and that start together."""
 
     def __init__(self, writers: Sequence[Write], given: Sequence[Sequence[Any]]) -> None:
         self._start = threading.Barrier(len(writers) + 1)

@@ -1,5 +1,5 @@
 """
-What does it cost to look at a long log as it was, and at a page of many contexts?
+What does it cost to read the past of a long log, and a page of many contexts?
 
 Raw reads as many of the last rows of a chat, through the database alone.
 """
@@ -74,7 +74,7 @@ def _task(bench: Bench, run: Callable[[Any], object], prepare: Callable[[], Any]
 
 
 def _fill(ours: Ours, raw: Subject, count: int) -> None:
-    """Fill the log with contexts of many items; raw has the first of them alone, at whose points one looks."""
+    """Fill the log with contexts of many items. Raw has only the first one, whose past is read."""
     chat = items(min(count, ITEMS_AT_ONCE))
     for start in range(0, count, len(chat)):
         ours.build(f"{CONTEXT}-{start}", chat[: count - start])
@@ -82,7 +82,7 @@ def _fill(ours: Ours, raw: Subject, count: int) -> None:
 
 
 def _positions(store: Store) -> Callable[[], str]:
-    """Return what gives the position of a random event of the chat, in its later half."""
+    """Return a function that returns the position of a random event in the second half of the chat."""
     stream = f"chat:{CHAT}"
     last = store.log.head(stream)
     chance = random.Random(last)

@@ -1,8 +1,8 @@
 """
 What does it cost to truncate a context to half of its tokens, and is the time linear in the number of items?
 
-The context is loaded; after each run everything is restored, untimed. The bare database writes the one event. Where
-the seed's published package is installed it truncates 4,000 items: its time grows with the square.
+The context is loaded; after each run everything is restored, untimed. The bare database writes the one event. If the
+published package of the seed is installed, it truncates 4,000 items: its time grows with the square.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..workload import items
 
 NAMES = ("ours", "raw")
 SEED_ITEMS = 4_000
-# Ten times the items may miss the processor's caches, but must not take the square.
+# With ten times the items the caches of the processor may be too small, but the time must not grow with the square.
 LINEAR = Goal(1.5, absolute=True)
 
 

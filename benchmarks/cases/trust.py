@@ -1,8 +1,9 @@
 """
-What do keys and a witness cost a store of 1,000,000 events, beside the same store without them, which is `raw` here?
+What do keys and a witness cost in a store of 1,000,000 events, compared with the same store without them, which is
+`raw`?
 
 Every kind of store has the same events, at rest. Master keys are in memory; the witness is a file beside the database.
-Rebuild and verify run in one process, because an encrypted store has no other way.
+Rebuild and verify run in one process, because an encrypted store cannot use several.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ LOADED = "loaded"
 APPENDED = "appended"
 BYTES = Unit("bytes")
 APPEND_GOAL, LOAD_GOAL = Goal(1.15), Goal(1.4)
-# A sync of the disk takes longer than what is compared, and varies more.
+# A sync of the disk takes longer than the differences that are measured, and varies more.
 APPEND_BLOCKS = 4
 LONG_BLOCKS = 1
 
@@ -88,7 +89,7 @@ def _stores(bench: Bench, database: str, stack: ExitStack) -> dict[str, Ours]:
         "encrypted, witness": {"keys": keys},
     }
     places = {name: stack.enter_context(bench.location(database)) for name in options}
-    # Made after the places, whose names count the files of the folder.
+    # Made after the databases, because their names count the files of the folder.
     folder = Path(stack.enter_context(TemporaryDirectory(dir=bench.folder)))
     for name, given in options.items():
         if "witness" in name:

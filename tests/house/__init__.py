@@ -1,1 +1,1 @@
-"""Tests of the house itself: what is built, what imports what, and how big things may grow."""
+"""Tests of the code as a whole: the built packages, the imports, and the sizes of files and functions."""

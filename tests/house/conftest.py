@@ -9,8 +9,8 @@ import pytest
 @pytest.fixture(scope="package", autouse=True)
 def kept_trees() -> Iterator[None]:
     """
-    Keep the garbage collector away from the syntax trees of all modules, which stay: to look at them again and again
-    takes five times as long as to make them.
+    Hide the syntax trees of all modules from the garbage collector. They stay in memory, and visiting them again and
+    again takes five times as long as making them.
     """
     gc.disable()
     yield

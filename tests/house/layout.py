@@ -1,8 +1,8 @@
 """
-How easy the code is to see whole: `scripts/layout` prints it.
+Figures about the layout of the code, which `scripts/layout` prints.
 
-Files and lines, the share of imports, modules with one importer, circles of imports, and through how many modules five
-common calls go. The tests of this folder hold some of these figures within limits.
+They are files and lines, the share of imports, modules with one importer, circles of imports, and the number of modules
+that five common calls pass. The tests of this folder keep some of these figures within limits.
 """
 
 import ast
@@ -25,7 +25,7 @@ from refold.infrastructure.cli import main as command_line
 
 from ..support.project import PACKAGES, ROOT, files, modules, parsed
 
-# Behind this heading of ARCHITECTURE.md stands what `every_file` returns.
+# The list that `every_file` returns follows this heading of ARCHITECTURE.md.
 EVERY_FILE = "\n## Every file\n"
 # A module with fewer lines than this and one importer is a part of that importer.
 SMALL_LINES = 80
@@ -49,7 +49,7 @@ def imports() -> Imports:
     """
     Return what imports what.
 
-    import-linter's own graph does not tell imports at the top of modules from those in functions.
+    The graph of import-linter does not distinguish imports at the top of modules from imports in functions.
     """
     first = {name: set(_imported(name, path, ast.iter_child_nodes)) for name, path in sources().items()}
     return Imports(first, {name: set(_imported(name, path, ast.walk)) for name, path in sources().items()})
@@ -99,7 +99,7 @@ def only_for_one(*, lines_max: int = sys.maxsize) -> list[str]:
 
 
 def passed(call: Callable[[], Any]) -> set[str]:
-    """Return the modules of Refold's through which a call goes."""
+    """Return the modules of Refold that a call passes."""
     found: set[str] = set()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -115,18 +115,18 @@ def passed(call: Callable[[], Any]) -> set[str]:
 
 
 def passed_again(call: Callable[[], Any]) -> int:
-    """Return through how many modules a call goes that was made before: the first one imports modules, too."""
+    """Return how many modules a call passes when it is made again: the first call also imports modules."""
     call()
     return len(passed(call))
 
 
 def grow_old(folder: str) -> None:
-    """Give a folder an old time: a store looks at its file once more as long as the folder changed just now."""
+    """Give a folder an old time: if the folder changed just now, a store looks at its file once more."""
     os.utime(folder, (0, 0))
 
 
 def passed_by_common_calls() -> dict[str, int]:
-    """Return through how many modules five common calls go."""
+    """Return how many modules each of five common calls passes."""
     with tempfile.TemporaryDirectory() as folder:
         place = str(Path(folder, "layout.db"))
         with refold.open(place) as store:
@@ -160,7 +160,7 @@ def every_file() -> str:
 
 
 def _listed(folder: Path, paths: Iterable[Path]) -> str:
-    """Return a folder as a part of the list, with those of its files and folders that say what they are."""
+    """Return a folder as a part of the list, with its files and folders that have a first sentence."""
     about = first_sentence(folder)
     lines = [
         f"- `{path.name}{'/' * path.is_dir()}`: {sentence}\n"

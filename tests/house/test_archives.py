@@ -1,4 +1,4 @@
-"""What is built is the one package that the folders describe, and nothing beside it."""
+"""The built archives contain the one package that the folders describe, and nothing else."""
 
 import stat
 import subprocess
@@ -18,9 +18,9 @@ SDIST_BESIDE_SOURCE = {"PKG-INFO", "pyproject.toml", "LICENSE", ".gitignore"} | 
     "CHANGELOG.md",
     "SECURITY.md",
 }
-# What the site of the documents is built from.
+# The files from which the site of the documents is built.
 SITE = {"ARCHITECTURE.md", "mkdocs.yml", "scripts/docs", "scripts/docs.py"}
-# Puts a folder on the path as an installation does, imports all there is, and prints what came from where.
+# Puts a folder on the path as an installation does, imports all modules, and prints the file of each.
 IMPORT_ALL = """
 import importlib, os, pkgutil, site, sys
 site.addsitedir(sys.argv[1])
@@ -37,7 +37,7 @@ for name, module in sys.modules.items():
         print(name, os.path.realpath(module.__file__), sep="\\t")
 """
 
-# Asks an installed package for its page as a browser does, with each file that another one names, and prints these.
+# Requests the page of an installed package as a browser does, and each file that another file names, and prints them.
 ASK_FOR_THE_PAGE = """
 import re, site, sys
 site.addsitedir(sys.argv[1])
@@ -124,7 +124,7 @@ def test_the_wheel_brings_the_command(wheel: zipfile.ZipFile) -> None:
 
 
 def test_the_sdist_is_the_folders(built: Path) -> None:
-    """The source archive holds the real folders where they lie, no link and no test."""
+    """The source archive holds the real folders at their places, and no link and no test."""
     (path,) = built.glob("*.tar.gz")
     with tarfile.open(path) as archive:
         members = archive.getmembers()
@@ -161,7 +161,7 @@ def test_an_installed_wheel_has_the_whole_page(built: Path, tmp_path: Path) -> N
 
 
 def test_an_editable_install_is_one_package(tmp_path: Path) -> None:
-    """Through the links each file is one module, named below refold; no second copy under another name."""
+    """Through the links each file is one module below `refold`, and there is no second copy under another name."""
     build = "import os, sys, hatchling.build as b; os.chdir(sys.argv[1]); b.build_editable(sys.argv[2])"
     python(build, ROOT, tmp_path)
     (wheel,) = tmp_path.glob("*.whl")

@@ -1,4 +1,7 @@
-"""Fields that a class changes under a lock are used under it, but in methods listed here; threads and forks, too."""
+"""
+If a class changes a field under a lock, it uses the field under the lock, except in the methods listed here. Also tests
+threads and forks.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,15 @@ CHANGING = {"add", "append", "appendleft", "clear", "discard", "extend", "insert
 }  # fmt: skip
 PLAIN = {"Any", "bytes", "dict", "int", "list", "msgspec.Raw", "Raw", "str", "tuple", "..."}
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-# They run before anybody else has the object, or when no other thread goes on.
+# They run before other code has the object, or when no other thread runs.
 ALONE = {"__init__", "_after_fork", "_fork_is_over", "__del__"}
-# Methods that use such a field without the lock. Most read one value, which others replace as a whole; some look again
-# under the lock, or are used by one thread alone. Whoever adds one here has thought about it.
+# Methods that use such a field without the lock. Most of them read one value, which other methods replace as a whole.
+# Some read it again under the lock, or only one thread uses them. Add a method here only for such a reason.
 WITHOUT = {
     # The items and ids of an item table only grow, and are read up to a length that the caller knows.
     "domain.chat.state.item_table.ItemTable": "_stored_names find may_have_call_id reformed unread",
     # A state and a version are replaced as a whole; reading them must not wait for a writer that waits for the disk.
-    # `execute` waits without the lock, which the transaction needs that it waits for, and then looks again.
+    # `execute` waits without the lock, because the transaction for which it waits needs the lock. Then it reads again.
     "domain.context.journal.Journal": "_completed _folded _from_snapshot execute is_ahead is_changed_within is_loaded"
     " other_transaction queued recorded_past require_known state version",
     "domain.context.outbox.Outbox": "__len__ failure",
@@ -42,13 +45,13 @@ WITHOUT = {
     # A plain dict is never changed: a version that has one keeps it.
     "domain.ordered_map.OrderedMap": "__contains__ __iter__ first get values",
     "infrastructure.log.database_log.Acknowledged": "_lost_of note witness",
-    # They look whether there is work, or a thread; who finds some looks again under the lock.
+    # They check whether there is work, or a thread. If there is, they check again under the lock.
     "infrastructure.log.background.BackgroundWork": "wake",
     "infrastructure.log.group_commit.GroupCommitter": "_hand_on _in_turn _is_for_thread _is_running close submit",
-    # A slot is given back under the lock; the others look only whether any is taken, which is one value.
+    # A slot is given back under the lock. The others only check whether any slot is taken, which is one value.
     "infrastructure.log.postgres.connection.PostgresDatabase": "_leave close writer",
     "infrastructure.recorders.postgres._FreshPasswordDatabase": "_leave close writer",
-    # What is known is replaced as a whole.
+    # The known values are replaced as a whole.
     "infrastructure.log.postgres.ends.Ends": "known read",
     # The transaction in which they run holds the lock of the database.
     "infrastructure.log.sqlite.append.Appender": "_begin append_locked",
@@ -56,14 +59,15 @@ WITHOUT = {
     " _wait_for_readers close come_back leave reading write writing",
     "infrastructure.projecting.store.MemoryProjectionStore": "note",
     "infrastructure.projecting.store.ReadOnlyProjectionStore": "note",
-    # They read one value; what is begun while the branches are kept, their log refuses.
+    # They read one value. The log refuses a change that begins while the branches are being kept.
     "infrastructure.queries.what_if.WhatIf": "_free _require_open",
-    # It saves in its own way: nobody calls `_save`, which alone uses `_table` without the lock.
+    # It saves in a different way. Only `_save` uses `_table` without the lock, and nobody calls `_save`.
     "infrastructure.trust.sealed_rows.SealedProjectionStore": "_save _table",
-    # The page is replaced as a whole, by one that is empty: whoever reads the next one looks whether it is still that.
+    # The page is replaced as a whole by an empty one. A thread that reads the next page checks whether the page is
+    # still the same.
     "infrastructure.subscription.Subscription": "_forget_erased _take moment",
-    # One thread starts it, before others have it. They look whether there is work, and look again under the lock; what
-    # they say and show of the witness is replaced as a whole.
+    # One thread starts it before others have it. They check whether there is work, and check again under the lock. The
+    # values of the witness that they return are replaced as a whole.
     "infrastructure.trust.checkpoints.Checkpoints": "_connect _note_failure _require_announced accept",
     # A dict of slices, to which slices are added in one step.
     "infrastructure.trust.known_events.KnownEvents": "last_version state",
@@ -133,7 +137,10 @@ def method_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Method:
 
 
 def held_methods(methods: dict[str, Method]) -> set[str]:
-    """Return the methods that only run under a lock: those that take it, and private ones that only such ones call."""
+    """
+    Return the methods that only run under a lock: methods that take the lock, and private methods that only such
+    methods call.
+    """
     held = {name for name, one in methods.items() if one.is_locked}
     run = {name for one in methods.values() for name in one.run_locked}
     if not held | run:
@@ -155,7 +162,7 @@ def unlocked_uses(cls: type) -> set[str]:
 
 
 def test_guarded_fields_are_used_under_the_lock() -> None:
-    """A lock that is dropped shows here, and so does a new method that forgets it."""
+    """This test fails if a lock is removed, or if a new method does not take it."""
     found = {f"{cls.__module__.removeprefix('refold.')}.{cls.__name__}": unlocked_uses(cls) for cls in classes()}
 
     assert {name: " ".join(sorted(uses)) for name, uses in found.items() if uses} == WITHOUT
@@ -191,7 +198,10 @@ def test_types_are_known_before_values_are_read_into_them() -> None:
 
 
 def test_no_thread_keeps_a_program_alive() -> None:
-    """A program that ends waits for what the store promised (`exits.py`), and not for a thread that nobody stopped."""
+    """
+    A program that ends waits for the work that the store promised (`exits.py`), and not for a thread that nobody
+    stopped.
+    """
     calls = {
         f"{name}: {ast.unparse(node)}": [one.arg for one in node.keywords if ast.unparse(one.value) == "True"]
         for package in PACKAGES

@@ -1,4 +1,4 @@
-"""What imports what: the rules about layers that import-linter cannot express."""
+"""The rules about imports between layers that import-linter cannot express."""
 
 import ast
 import re
@@ -60,7 +60,7 @@ def pure_modules() -> list[tuple[str, Path]]:
 
 
 def test_layers_import_each_other_relatively() -> None:
-    """No layer names `refold` absolutely: that could be another copy, or reach for the facade."""
+    """No layer imports `refold` absolutely: this could import another copy, or the facade."""
     layers = [package for package in PACKAGES if package != "refold"]
     found = [
         f"{path}:{statement.lineno}"
@@ -88,7 +88,10 @@ def test_pure_layers_import_little() -> None:
 
 
 def test_each_optional_package_has_one_place() -> None:
-    """What a function of domain or projections imports from elsewhere, no other module of them imports."""
+    """
+    If a function of domain or projections imports another package, no other module of these layers imports that
+    package.
+    """
     places = defaultdict(set)
     for _, path in pure_modules():
         for top, _ in imports(parsed(path)):
@@ -125,7 +128,7 @@ def test_only_one_module_reads_the_clock() -> None:
 
 
 def test_adapters_alone_import_their_frameworks() -> None:
-    """Each framework belongs to one folder or file: nothing else needs it, and nobody has to install it."""
+    """Only one folder or file imports each framework: nothing else needs it, and nobody has to install it."""
     assert len(frameworks()) >= 11
     assert {package: who for package, who in frameworks().items() if len(who) > 1} == {}
 

@@ -46,7 +46,7 @@ def test_the_architecture_lists_every_file() -> None:
 
 
 def test_small_modules_serve_several() -> None:
-    """A small module that one other imports is a part of that one."""
+    """A small module that only one other module imports is moved into that module."""
     small = only_for_one(lines_max=SMALL_LINES)
     found = {name: user for name in small if name not in SMALL_ALLOWED for user in importers()[name]}
 
@@ -55,7 +55,7 @@ def test_small_modules_serve_several() -> None:
 
 
 def test_common_calls_go_through_few_modules() -> None:
-    """Whoever follows a call in a debugger sees no more files than these."""
+    """A person who follows a call in a debugger sees no more files than these."""
     passed = passed_by_common_calls()
 
     assert {name: count for name, count in passed.items() if count > MODULES_PASSED_MAX[name]} == {}

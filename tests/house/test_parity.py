@@ -70,7 +70,7 @@ def test_forms_of_lines(keys: frozenset[str], form: str) -> None:
     ],
 )
 def test_other_forms(text: str, form: str | None) -> None:
-    """Documents and texts have their forms too; what fits none, or only in part, has none."""
+    """Documents and texts also have forms. A file that fits no form, or fits one only in part, has no form."""
     assert recognized(text) == form
 
 
@@ -92,7 +92,7 @@ def test_without_a_replayer_nothing_is_equal(recorded: str, capsys: pytest.Captu
 
 @pytest.mark.parametrize(("outcomes", "code"), [([EQUAL, "D7.1 V2.8"], 0), ([EQUAL, UNEXPLAINED], 1), ([], 2)])
 def test_verdicts_decide(recorded: str, outcomes: list[str], code: int) -> None:
-    """Equal and explained pass; unexplained fails; and so does a replay that looked at nothing."""
+    """Equal and explained cases pass. An unexplained case fails, and so does a replay without cases."""
     verdicts = [Verdict(str(number), outcome) for number, outcome in enumerate(outcomes)]
 
     assert main([recorded], replayers=replaying(verdicts)) == code
@@ -128,7 +128,7 @@ def test_a_case_is_what_its_answers_are() -> None:
 
 
 def test_failing_is_an_answer() -> None:
-    """What goes wrong here is compared with what went wrong there, and is no end of the replay."""
+    """An error in a replay is compared with the recorded error, and does not end the replay."""
 
     def ask() -> object:
         raise ValueError("no")

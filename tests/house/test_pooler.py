@@ -17,7 +17,7 @@ def pooled_url(pg_url: str) -> Iterator[str]:
 
 
 def backend_pid(connection: psycopg.Connection) -> int:
-    """Ask the server who it is: what the connection was told at its start is the pooler's invention."""
+    """Ask the server for its process: the pooler invents the process that it names when a connection starts."""
     row = connection.execute("select pg_backend_pid()").fetchone()
     assert row is not None
     return int(row[0])
@@ -38,7 +38,7 @@ def test_consecutive_transactions_reach_two_backends(pooled_url: str) -> None:
 
 
 def test_a_prepared_statement_is_lost_with_the_transaction(pooled_url: str) -> None:
-    """What one transaction prepares the next does not find: SQL's PREPARE and psycopg's own alike."""
+    """A transaction does not find what an earlier one prepared, neither by SQL's PREPARE nor by psycopg."""
     with psycopg.connect(pooled_url, autocommit=True) as connection:
         connection.execute("prepare mine as select 1")
         with pytest.raises(InvalidSqlStatementName):
@@ -99,6 +99,6 @@ def test_an_abandoned_transaction_is_rolled_back(pooled_url: str) -> None:
 
 
 def test_startup_settings_are_refused(pooled_url: str) -> None:
-    """A setting sent with the connection's start could not follow a client around."""
+    """A setting that is sent when a connection starts could not follow its client to another connection."""
     with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter: options"):
         psycopg.connect(pooled_url, options="-c search_path=elsewhere")

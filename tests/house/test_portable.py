@@ -1,4 +1,4 @@
-"""The project says nothing of any one machine: no path of it, and not where packages came from."""
+"""The project names no particular machine: no path on it, and no source of its packages."""
 
 import re
 import subprocess

@@ -29,7 +29,7 @@ def test_only_a_socket_and_safe_settings(request: pytest.FixtureRequest, fixture
 
 
 def test_a_database_is_fresh_and_dropped(pg_server: Server) -> None:
-    """What one test makes the next does not find, and nothing is left over."""
+    """A test does not find the data of an earlier test, and no data are left over."""
     before = databases(pg_server)
     for _ in range(2):
         with pg_server.database() as url, psycopg.connect(url) as connection:
@@ -66,7 +66,7 @@ def test_nothing_is_left_after_a_server(pg_server: Server) -> None:
 
 @pytest.mark.usefixtures("pg_server")
 def test_nothing_is_left_after_a_killed_process() -> None:
-    """Even a process that had no time to clear up leaves no server behind."""
+    """Even a process that could not clean up leaves no server running."""
     command = [sys.executable, "-m", "tests.support.postgres"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

@@ -75,7 +75,7 @@ def test_functions_are_short() -> None:
 
 
 def test_most_functions_are_shorter() -> None:
-    """Half of them, and nearly all, stay far below the limit; tests may tell longer stories."""
+    """The median and the 95th percentile of functions stay far below the limit; tests may be longer."""
     lines = list(functions(*SHIPPED).values())
 
     assert statistics.median(lines) <= FUNCTION_LINES_MEDIAN_MAX
@@ -92,7 +92,7 @@ def test_files_are_short() -> None:
 
 
 def test_nothing_lies_about_at_the_top() -> None:
-    """A picture or a note that was meant for a moment is not kept."""
+    """A picture or a note that was made for a short time is not kept."""
     kept = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
 
     assert {path.partition("/")[0] for path in kept} == TOP
@@ -114,7 +114,7 @@ def test_every_module_says_its_idea() -> None:
 
 
 def test_nothing_is_left_for_later() -> None:
-    """What is not done is an issue, not a remark in the code."""
+    """Work that is not done is an issue, and not a remark in the code."""
     found = [path for path, text in text_files() if UNFINISHED.search(text)]
 
     assert found == []

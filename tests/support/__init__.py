@@ -1,1 +1,1 @@
-"""What tests share: a PostgreSQL server of their own, and a pooler to put before it."""
+"""Helpers that tests share: a PostgreSQL server for tests alone, and a pooler in front of it."""

@@ -2,8 +2,8 @@
 The rules of Citus for statements and tables, a stand-in for its catalogue, and databases on a real cluster.
 
 A table is distributed by its column `slice` or copied to every server. Each unique key of a distributed table holds the
-slice. A statement gives the slice of each distributed table that it names, so that one server can answer it, or is
-listed here as one for all servers.
+slice. A statement gives the slice of each distributed table that it names, so that one server can answer it. Otherwise
+it is listed here as a statement for all servers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from refold.infrastructure.log.postgres.schema import BY_SLICE, schema_statement
 from refold.infrastructure.log.postgres.wire import Call, Wire
 
 CLUSTER_URL = os.environ.get("REFOLD_TEST_CITUS_URL")
-# Does what Refold needs of Citus on one server: it remembers what is distributed, and refuses what Citus refuses.
+# Replaces the functions of Citus that Refold needs, on one server: it remembers which tables are distributed, and
+# refuses statements that Citus refuses.
 STAND_IN = """
     CREATE TABLE pg_dist_partition (logicalrelid regclass PRIMARY KEY, partmethod text, beside text);
     CREATE FUNCTION create_reference_table(relation regclass) RETURNS void LANGUAGE sql AS
@@ -48,7 +49,7 @@ NAMED = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE)\s+(?:ONLY\s+)?([a-z_0-9]+)")
 KEYS = re.compile(r"(?:PRIMARY KEY|UNIQUE) \(([^)]*)\)")
 SLICE = re.compile(r"\bslice (?:= (?:\$\d+|\d+|\w+\.slice)|IN \(\$)")
 VALUES = re.compile(r"INSERT INTO \w+ (?:\(slice,[^)]*\) )?VALUES \((?:\$\d+|0)[,)]")
-# Statements that are for all servers, by how they begin, and why they may be.
+# The beginnings of statements for all servers, each with the reason why it may be one.
 FOR_ALL = {
     r"SELECT slice, .* FROM slice_lock": "where each slice ends",
     r"WITH server AS .* FROM slice_lock": "where it ends, on one server",
@@ -68,7 +69,10 @@ FOR_ALL = {
 
 @lru_cache(maxsize=4_096)
 def fault_of(sql: str) -> str | None:
-    """Return why Citus would refuse a statement, or would ask all servers where one is meant; None if it is fine."""
+    """
+    Return why Citus would refuse a statement, or would send it to all servers instead of one; None if it keeps the
+    rules.
+    """
     text = " ".join(sql.split())
     if found := FORBIDDEN.search(text):
         return f"Citus has no {found[0]} for distributed tables"
@@ -90,7 +94,7 @@ def faults(statements: set[str]) -> dict[str, str]:
 
 @contextmanager
 def rules_kept() -> Iterator[None]:
-    """Require that all statements of this process that its wires send in the block keep the rules."""
+    """Require that all statements that the wires of this process send in the block keep the rules."""
     with recorded() as statements:
         yield
     found = faults(statements)

@@ -1,6 +1,6 @@
 """
-Files as an attacker or a broken disk leaves them: changed by chance, the same for the same seed; and every answer that
-a store has to give afterwards.
+Files as an attacker or a broken disk leaves them: changed at random, in the same way for the same seed. Also asks a
+store every question, to see which answers it still gives.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _values(data: bytes, chance: Random) -> bytes:
 
 def _change(value: list[Any], chance: Random) -> None:
     places = list(_places(value))
-    # What lies deep has as many places as what lies at the top: a kind of place is chosen by its keys alone.
+    # Deep places are chosen as often as places at the top: a kind of place is chosen by its keys alone.
     inside, key = chance.choice(places)
     other, other_key = chance.choice(places)
     match chance.randrange(8):
@@ -82,7 +82,7 @@ def _change(value: list[Any], chance: Random) -> None:
 
 
 def _copied(value: Any) -> Any:
-    # What is nested too deeply to be copied is hostile enough as it is.
+    # A value that is nested too deeply to be copied is hostile enough unchanged.
     try:
         return json.loads(json.dumps(value))
     except RecursionError:
@@ -123,7 +123,7 @@ def _bytes(data: bytes, chance: Random) -> bytes:
 
 
 def every_answer(store: refold.Store, folder: Path) -> None:
-    """Ask a store for everything that it answers; whatever cannot be answered is raised."""
+    """Ask a store every question, and raise the error of a question that it cannot answer."""
     contexts = store.contexts()
     assert counted(store.rollup(), contexts)["contexts"] == len(contexts)
     for word in ("question", "x", "user"):
@@ -155,6 +155,6 @@ def _shown(store: refold.Store, row: Any) -> None:
     if row.kind == "chat":
         exact = partial(context.to_openai_messages, exact=True)
         for convert in (exact, context.to_openai_messages, context.to_anthropic_messages, context.to_google_json):
-            # A provider may not take what a chat may hold.
+            # A chat may hold items that a provider refuses.
             with suppress(RefoldError):
                 convert()

@@ -1,6 +1,6 @@
 """
-How much work something is, in calls or rows rather than in seconds, the same on a busy machine; how much to take; and
-what others do in its middle.
+Measures work in calls or rows instead of seconds, so that it is the same on a busy machine. Also says how much work
+tests do, and lets other code act in the middle of a call.
 """
 
 import os
@@ -16,7 +16,7 @@ import pytest
 import refold
 from refold.domain.log.ports import Page
 
-# Whether tests take hours, as in scripts/soak, to draw more.
+# Whether tests run for hours, as in scripts/soak, with more random examples.
 IS_DEEP = os.environ.get("REFOLD_DEEP") == "1"
 
 

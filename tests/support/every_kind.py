@@ -1,4 +1,4 @@
-"""A store with every kind of context in it, and all that can be seen of each, as values to compare."""
+"""A store with every kind of context, and all that a user can see of each context, as values to compare."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _fill_runs(store: refold.Store) -> None:
 
 
 async def seen(view: Any) -> dict[str, Any]:
-    """Return what can be seen of every context, by its stream: of a store, now or at a moment."""
+    """Return all that a user can see of every context, by its stream, in a store now or at a moment."""
     found = {}
     for row in view.contexts():
         found[row.key] = await _remembered(view.memory()) if row.kind == "memory" else told(row.kind, opened(view, row))
@@ -109,7 +109,7 @@ def opened(view: Any, row: CatalogueRow) -> Any:
 
 
 def told(kind: str, context: Any) -> Any:
-    """Return all that can be seen of a context of some kind, now or in the past."""
+    """Return all that a user can see of a context of some kind, now or in the past."""
     match kind:
         case "chat":
             counted = context.version, context.turn_count(), context.estimated_tokens()

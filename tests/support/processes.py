@@ -1,4 +1,4 @@
-"""Processes of tests that begin with what they need loaded: to load it takes longer than most of what they do."""
+"""Processes of tests that start with their modules loaded: loading them takes longer than most of their work."""
 
 import multiprocessing
 from typing import Any
@@ -11,8 +11,8 @@ def loaded_processes(*modules: str) -> Any:
     """
     Return a context of multiprocessing whose processes have these modules loaded.
 
-    Another process has loaded them, neither threads nor open stores, and forks. It serves the whole test process and
-    starts with the first that is forked, so modules ask when they are imported.
+    Another process loads the modules and forks; it has no threads and no open stores. It serves the whole test process,
+    and starts with the first fork. So modules call this function when they are imported.
     """
     _LOADED.update(modules)
     _FORKING.set_forkserver_preload(sorted(_LOADED))

@@ -1,4 +1,4 @@
-"""Where the project's source lies, and how to read it."""
+"""The places of the project's source, and functions that read it."""
 
 import ast
 import functools

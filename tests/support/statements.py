@@ -1,4 +1,4 @@
-"""The statements that a store sends to its database, call by call: what is asked, how often, and how much of it."""
+"""The statements that a store sends to its database, call by call: their texts, and how often each is sent."""
 
 import asyncio
 import re
@@ -31,7 +31,7 @@ SEALED_EVENTS = 720
 
 
 class Heard:
-    """What was sent, by the name of the call that sent it."""
+    """The statements that were sent, by the name of their call."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[str]]] = []
@@ -48,7 +48,8 @@ class Heard:
 
 def _counted(statements: Sequence[str]) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
-    # Of a long call, statements that are alike are told together; of a short one, those that follow each other.
+    # For a long call, all statements that are alike are written together; for a short one, only those that follow each
+    # other.
     step = 0 if len(statements) > STATEMENTS_MAX else 1
     number = 0
     for template, group in groupby(statements, lambda text: VALUE.sub("?", text)):
@@ -74,7 +75,7 @@ def _masked(text: str) -> str:
 
 @contextmanager
 def heard_on_sqlite(patch: pytest.MonkeyPatch) -> Iterator[Heard]:
-    """Hear what goes to SQLite, on every connection."""
+    """Record the statements to SQLite, on every connection."""
     heard, connect = Heard(), sqlite3.connect
 
     def note(statement: str) -> None:
@@ -94,7 +95,7 @@ def heard_on_sqlite(patch: pytest.MonkeyPatch) -> Iterator[Heard]:
 
 @contextmanager
 def heard_on_postgres(patch: pytest.MonkeyPatch) -> Iterator[Heard]:
-    """Hear what goes to PostgreSQL, and where each trip ends."""
+    """Record the statements to PostgreSQL, and the end of each round trip."""
     heard, hand_over, apart, arrive = Heard(), Wire._hand_over, Wire.run_apart, Wire._arrive
 
     def note(call: Call) -> None:
@@ -136,7 +137,7 @@ Calls = Iterator[tuple[str, Callable[[], Any]]]
 
 
 def tell(place: str, heard: Heard) -> None:
-    """Live the life of a store, one call after the other, and note under the name of each what it sends."""
+    """Make the calls of the whole life of a store, and note the statements of each call under its name."""
     tell_calls(_life(place), heard)
 
 
@@ -149,7 +150,7 @@ def tell_sealed(place: str, heard: Heard, seal: Callable[[refold.Store], object]
 
 
 def tell_calls(calls: Calls, heard: Heard) -> None:
-    """Make calls, and note under the name of each what it sends."""
+    """Make calls, and note the statements of each call under its name."""
     for name, work in calls:
         heard.calls.append((name, []))
         work()
@@ -305,5 +306,5 @@ def _said(text: str) -> refold.ChatMessage:
 
 
 def without_background(patch: pytest.MonkeyPatch) -> None:
-    """Let no thread send anything by itself."""
+    """Keep background threads from sending statements."""
     patch.setattr(BackgroundWork, "wake", lambda _: None)

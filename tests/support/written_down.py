@@ -1,4 +1,4 @@
-"""Answers about the made-up histories of `refold demo`, written down in tests/golden/told to the letter."""
+"""Answers about the made-up histories of `refold demo`, written to tests/golden/told letter by letter."""
 
 from itertools import count
 
@@ -14,7 +14,10 @@ UNTIL = 1_795_000_000.0
 
 
 def stop_clock(patch: pytest.MonkeyPatch) -> None:
-    """Let it be an hour after the histories, for the whole test; ids are counted, and lines as long as in a pipe."""
+    """
+    Set the clock to an hour after the histories, for the whole test. Ids are counted, and lines are as long as in a
+    pipe.
+    """
     patch.delenv("COLUMNS", raising=False)
     numbers = count(1)
     patch.setattr(RealSystem, "now", lambda _: UNTIL + 3_600)

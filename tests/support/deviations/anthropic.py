@@ -35,7 +35,7 @@ def modelled(items: Sequence[Item], on: Collection[str]) -> Any:
 
 def _drafted(items: Sequence[Item], on: Collection[str]) -> list[Message]:
     messages: list[Message] = []
-    # What a message does not let through: neither text nor image is in it.
+    # Parts that are left out of a message: they have neither text nor image.
     is_open = False
     for place, item in enumerate(items):
         if item["type"] == "message" and item["role"] in ("user", "assistant"):
@@ -64,7 +64,7 @@ def _content(item: Item, on: Collection[str]) -> Any:
     if not images and len(texts) == 1 and (len(parts) == 1 or "V10.10" in on):
         return texts[0]
     blocks = images + [{"type": "text", "text": text} for text in texts]
-    # A text that stands for an image is a text: alone it is the whole content.
+    # A text that replaces an image is a text: if it is alone, it is the whole content.
     return blocks[0]["text"] if [block["type"] for block in blocks] == ["text"] else blocks
 
 

@@ -17,7 +17,8 @@ def with_breakpoints(answer: Sequence[Any], items: Sequence[Item]) -> list[Any]:
     at that of the user's last message before them which ends within the full rows of blocks that come before the
     end of the last but one.
 
-    A message that ends the whole since none of the user does is not one of them: the next request will not have it.
+    If the last message was added only because no message of the user was last, it does not count: the next request will
+    not have it.
     """
     messages = [{**message, "content": _blocks(message["content"])} for message in answer[0]]
     users = [place for place, message in enumerate(messages) if message["role"] == "user"]
@@ -31,7 +32,7 @@ def with_breakpoints(answer: Sequence[Any], items: Sequence[Item]) -> list[Any]:
 
 
 def _is_made_up(last: dict[str, Any], items: Sequence[Item]) -> bool:
-    """A user may have said just the same, but then nothing was said after that."""
+    """A user may have written the same text, but then no message followed it."""
     said = [item for item in items if item["type"].startswith("function") or is_message(item, "user", "assistant")]
     said = [item for item in said if not is_message(item) or "".join(texts_of(item)).strip()]
     is_said = bool(said) and is_message(said[-1], "user") and "".join(texts_of(said[-1])) == last["content"]

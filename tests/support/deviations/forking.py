@@ -1,8 +1,8 @@
 """
 The seed's filtered forks and copies (SPEC V4), and what Refold repairs in them.
 
-V4.7 and V4.15: an output comes along exactly if the call that it answers does; V4.14: where what is carried would leave
-other instructions or tools in force, a config update of the fork's own says what is in force.
+V4.7 and V4.15: an output is kept if the call that it answers is kept, and only then. V4.14: if the kept items would
+leave other instructions or tools in force, one more config update in the fork sets those of the parent.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -17,14 +17,14 @@ COPY_NUMBERS = ("V4.7",)
 def fork_filtered(
     items: Sequence[Item], *, recent_turns: int, tools: Collection[str] | None = None, on: Collection[str] = ()
 ) -> list[Item]:
-    """Return what a fork begins with; `tools` are names."""
+    """Return the items with which a fork begins; `tools` are names."""
     passing = [place for place, item in enumerate(items) if tools is None or _is_of(item, tools)]
     turns = [place for place in passing if is_message(items[place], "user")]
     cut = turns[-recent_turns] if len(turns) > recent_turns else 0
     carried = {place for place in passing if place >= cut or is_instructions(items[place])}
     if "V4.15" in on:
         carried = _whole_pairs(items, carried)
-    # Sorting keeps the order of what is equal: instructions come first.
+    # Sorting keeps the order of equal items: instructions come first.
     order = sorted(sorted(carried), key=lambda place: not is_instructions(items[place]))
     found = [items[place] for place in order]
     return found + (_missing_config(items, found) if "V4.14" in on else [])
@@ -38,7 +38,7 @@ def copied(
     agent_id: str | None = None,
     on: Collection[str] = (),
 ) -> list[Item]:
-    """Return what a copy holds; `excluded` are the names of the switches of `copy` that are on."""
+    """Return the items of a copy; `excluded` are the names of the switches of `copy` that are on."""
     carried = {
         place
         for place, item in enumerate(items)

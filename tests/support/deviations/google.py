@@ -22,7 +22,7 @@ Content = dict[str, Any]
 
 
 class ValidationError(ValueError):
-    """Stands for pydantic's error of the same name."""
+    """Replaces pydantic's error of the same name."""
 
 
 def explain(
@@ -31,7 +31,7 @@ def explain(
     """
     Return the deviations that lead from a recorded answer to ours, both as (contents, system).
 
-    `thought_signatures` are base64. Of a recorded error only the kind is compared, since its text is pydantic's.
+    `thought_signatures` are base64. Only the kind of a recorded error is compared, because pydantic writes its text.
     """
     recorded = {"__error__": recorded["__error__"]} if "__error__" in recorded else _in_standard_base64(recorded)
     named = thought_signatures or {}

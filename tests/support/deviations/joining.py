@@ -15,7 +15,7 @@ RESULT_NUMBERS = ("V5.8",)
 
 
 def inserted(items: Sequence[Item], incoming: Sequence[Item], *, on: Collection[str] = ()) -> list[Item]:
-    """Return a context after these were inserted, one after the other."""
+    """Return a context after these items were inserted, one after the other."""
     result = [*items]
     for item in incoming:
         if "V2.22" in on and any(item["id"] == known["id"] for known in result):
@@ -26,12 +26,12 @@ def inserted(items: Sequence[Item], incoming: Sequence[Item], *, on: Collection[
 
 
 def by_time(items: Sequence[Item]) -> list[Item]:
-    """Return items, the oldest first, in which order many are inserted at once."""
+    """Return items with the oldest first, which is the order of an insertion of many items."""
     return sorted(items, key=lambda item: item["created_at"])
 
 
 def merged(items: Sequence[Item], other: Sequence[Item], *, on: Collection[str] = ()) -> list[Item]:
-    """Return a context after another one was merged into it, with which it has no fork in common."""
+    """Return a context after another one was merged into it; the two have no fork in common."""
     known = {item["id"] for item in items}
     coming = [place for place, item in enumerate(other) if item["id"] not in known]
     if "V5.4" in on:
@@ -45,7 +45,7 @@ def merged(items: Sequence[Item], other: Sequence[Item], *, on: Collection[str] 
 
 
 def _placed(items: Sequence[Item], other: Sequence[Item], coming: Sequence[int]) -> list[Item]:
-    """Each before the first that is younger; an output counts as no older than its call, and goes behind it."""
+    """Put each item before the first younger one. An output counts as no older than its call, and goes after it."""
     call_of = {output: call for call, output in answered_calls(other).items()}
 
     def time(place: int) -> float:

@@ -4,7 +4,7 @@ from typing import Any
 
 HEADING = "=== CURRENT CONTEXT ===\n"
 SEPARATOR = "\n\n---\n\n"
-# The statement that a case's difference is explained by.
+# The number of the statement that explains the difference of a case.
 TEXT_OF_ORPHANS = "D12.9"
 Answer = dict[str, Any]
 
@@ -15,7 +15,7 @@ def recorded(case: dict[str, Any]) -> Answer:
 
 
 def text_of_orphans_kept(case: dict[str, Any]) -> Answer:
-    """Return the original's answer as D12.9 wants it: a message whose calls were dropped stays with its text."""
+    """Return the original's answer with the repair D12.9: a message whose calls were dropped stays with its text."""
     records, kept = case["records"], set(case["kept"])
     orphans = {
         at for at, record in enumerate(records)

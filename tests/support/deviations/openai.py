@@ -1,8 +1,8 @@
 """
-What Refold's OpenAI messages are, computed from the seed's recorded ones: one function for each deviation of SPEC V9.
+Computes Refold's OpenAI messages from the recorded messages of the seed: one function for each deviation of SPEC V9.
 
-The seed's messages are first laid beside the items that they were made of. A deviation then takes that row of pairs
-and returns the repaired one; it shares nothing with the converter. `repaired_messages` applies all of them in turn.
+First each message of the seed is paired with the items from which it was made. A deviation then takes the list of pairs
+and returns the repaired list. It shares no code with the converter. `repaired_messages` applies all of them in turn.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def repaired_messages(items: Sequence[Item], recorded: Sequence[Message]) -> tup
 
 
 def _beside(items: Sequence[Item], recorded: Sequence[Message]) -> Row:
-    """The seed leaves out later instructions, handoffs and config updates, and joins calls that are neighbours."""
+    """The seed leaves out later instructions, handoffs and config updates, and joins consecutive calls."""
     left = list(recorded)
     row: Row = []
     index = 0
@@ -77,14 +77,14 @@ def _instructs(item: Item) -> bool:
 
 
 def last_instructions_win(items: Sequence[Item], row: Row) -> Row:
-    """V9.5: the instructions in force, the last there are, stand in the first place, not the first ones."""
+    """V9.5: the instructions in force, which are the last ones, come first instead of the first ones."""
     if sum(map(_instructs, items)) < 2:
         return row
     return [_with_content(told, items, _in_force(items)) for told in row]
 
 
 def config_instructions_are_sent(items: Sequence[Item], row: Row) -> Row:
-    """V9.7: without any system message, a config update's instructions stand in front of all messages."""
+    """V9.7: if there is no system message, the instructions of a config update come before all messages."""
     if any(map(_instructs, items)) or not _in_force(items):
         return row
     return [Told((), {"role": "system", "content": _in_force(items)}), *row]
@@ -92,8 +92,8 @@ def config_instructions_are_sent(items: Sequence[Item], row: Row) -> Row:
 
 def instructions_are_text(items: Sequence[Item], row: Row) -> Row:
     """
-    V9.2: images are taken from users only: out of instructions they go, in an answer a text stands for them. An
-    empty list of parts is refused: it becomes an empty text.
+    V9.2: only images of users are sent. Instructions lose their images, and in an answer a text replaces an image. An
+    empty list of parts is refused, so it becomes an empty text.
     """
     repaired = []
     for told in row:
@@ -147,8 +147,8 @@ def silent_items_part_no_calls(items: Sequence[Item], row: Row) -> Row:
 
 def outputs_follow_their_calls(items: Sequence[Item], row: Row) -> Row:
     """
-    V9.11: outputs come right behind the message of their call, in their order, those that answer no call are left
-    out, and a call without one gets a fixed text. Ids are unique within a message.
+    V9.11: outputs come directly after the message of their call, in their order. Outputs that answer no call are left
+    out, and a call without output gets a fixed text. Ids are unique within a message.
     """
     answers = _answers(items, row)
     repaired: Row = []
@@ -171,7 +171,10 @@ def outputs_follow_their_calls(items: Sequence[Item], row: Row) -> Row:
 
 
 def _answers(items: Sequence[Item], row: Row) -> dict[int, int]:
-    """By occurrence: an output answers the first call that waits in the last batch where one of its id waits."""
+    """
+    Pair by occurrence: an output answers the first call with its id that still waits, in the last batch with such a
+    call.
+    """
     batches = [told.indexes for told in row if told.message and "tool_calls" in told.message]
     answers: dict[int, int] = {}
     for place, item in enumerate(items):

@@ -1,7 +1,7 @@
 """
-Items in the seed's plain form: what each is, what it counts, and which output answers which call.
+Items in the seed's plain form: the kind and the tokens of each, and the call that each output answers.
 
-Written beside the product and without it, so that a model of an answer is a second opinion.
+This code shares nothing with the product, so the model of an answer is independent of it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -9,13 +9,13 @@ from typing import Any
 
 Item = dict[str, Any]
 
-# A call's output is shown to a model that summarises up to here (SPEC V8.1).
+# A model that summarises gets the output of a call up to this length (SPEC V8.1).
 SHOWN_OUTPUT = 200
 SILENT = ("agent_handoff", "agent_config_update")
 
 
 def is_message(item: Item, *roles: str) -> bool:
-    """Return whether an item is a message, of one of these roles where some are named."""
+    """Return whether an item is a message; if roles are named, whether it has one of them."""
     return item["type"] == "message" and (not roles or item["role"] in roles)
 
 
@@ -25,7 +25,7 @@ def is_instructions(item: Item) -> bool:
 
 
 def is_summary(item: Item) -> bool:
-    """Return whether an item is a message that tells others."""
+    """Return whether an item is a message that gives instructions."""
     return is_message(item) and bool((item.get("extra") or {}).get("summary"))
 
 
@@ -46,7 +46,7 @@ def users(items: Sequence[Item]) -> list[int]:
 
 
 def active_config(items: Iterable[Item]) -> list[Any]:
-    """Return [instructions, tools] in force behind items: the later wins (SPEC V3.2)."""
+    """Return [instructions, tools] in force after these items: the later ones win (SPEC V3.2)."""
     instructions, tools = None, None
     for item in items:
         if is_instructions(item):
@@ -61,8 +61,8 @@ def answered_calls(items: Sequence[Item]) -> dict[int, int]:
     """
     Return the place of the output of each answered call, by occurrence.
 
-    An output answers the first call under its id that waits in the newest row of calls where one does; only
-    handoffs and config updates may stand between the calls of a row.
+    An output answers the first waiting call with its id in the newest row of calls that has such a call. Only handoffs
+    and config updates may be between the calls of a row.
     """
     spoken = [place for place, item in enumerate(items) if item["type"] not in SILENT]
     rows: list[list[int]] = []
@@ -87,7 +87,7 @@ def _waiting(row: Sequence[int], call_id: str, items: Sequence[Item], answered: 
 
 
 def rendered(items: Iterable[Item]) -> str:
-    """Return items as a model that summarises gets to read them (SPEC V8.1, V8.2)."""
+    """Return items as a model that summarises gets them (SPEC V8.1, V8.2)."""
     return "\n".join(line for line in map(_line, items) if line)
 
 

@@ -1,6 +1,6 @@
 """
-Items that no context of Refold's can be made of, while the seed's goes wrong with them later: V1.15, another item has
-the same id; V1.11c, an image is a data URL without a comma.
+Items that Refold refuses when a context is made, and with which the seed fails later: V1.15, another item has the same
+id; V1.11c, an image is a data URL without a comma.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from .plain_items import Item
 
 
 def refusal_of(items: Sequence[Item]) -> str | None:
-    """Return the number of the deviation by which items are refused, None where they have to be taken."""
+    """Return the number of the deviation by which items are refused; None if they must be accepted."""
     first: dict[str, Item] = {}
     for item in items:
         if not _is_same(first.setdefault(item["id"], item), item):
@@ -21,7 +21,7 @@ def refusal_of(items: Sequence[Item]) -> str | None:
 
 
 def _is_same(one: Item, other: Item) -> bool:
-    """What says the same at another time is the same item."""
+    """An item with the same content and another time is the same item."""
     return {**one, "created_at": None} == {**other, "created_at": None}
 
 

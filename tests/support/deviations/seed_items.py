@@ -1,4 +1,4 @@
-"""What the models of the seed's conversions share: its items as plain data, its instructions, its arguments."""
+"""Code that the models of the seed's conversions share: its items as plain data, its instructions, its arguments."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -25,8 +25,8 @@ def outputs_by_occurrence(items: Sequence[Item]) -> dict[int, Item]:
 
 def system_of(items: Sequence[Item], on: Collection[str], number: str) -> str | None:
     """
-    Return the instructions: in the seed the first text of the last one, unless a config update was made, and none
-    where there is no message of them; repaired the ones in force, whole (V10.2, V11.2).
+    Return the instructions. The seed gives the first text of the last instructions, unless a config update was made,
+    and none if no message has instructions. Repaired: the complete instructions in force (V10.2, V11.2).
     """
     found: str | None = None
     active: str | None = None
@@ -43,10 +43,10 @@ def system_of(items: Sequence[Item], on: Collection[str], number: str) -> str | 
 
 def arguments_of(text: str, *, repaired: bool) -> Any:
     """
-    Return a call's arguments: in the seed whatever JSON they are; repaired always an object.
+    Return the arguments of a call: in the seed any JSON value; repaired, always an object.
 
     Raises:
-        ValueError: not repaired, and they are no JSON.
+        ValueError: they are not JSON, and the repair is off.
     """
     if not repaired:
         return json.loads(text)
@@ -58,5 +58,5 @@ def arguments_of(text: str, *, repaired: bool) -> Any:
 
 
 def failure(error: ValueError) -> dict[str, str]:
-    """Return an error as it is recorded."""
+    """Return an error in the form of the recording."""
     return {"__error__": type(error).__name__, "msg": str(error)}

@@ -1,8 +1,8 @@
 """
 The seed's summaries (SPEC V7) and windows (V8.5 to V8.7), and what Refold repairs in them.
 
-V7.8 an earlier summary is taken into the new one, told to the model in front of the rest; V7.9 a call stays as long as
-its output does; in windows also what is repaired in truncation.
+V7.8: the model gets an earlier summary before the rest, and the new summary replaces it. V7.9: a call stays as long as
+its output does. Windows also have the repairs of truncation.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,7 +14,7 @@ from .truncating import truncated
 
 NUMBERS = ("V7.8", "V7.9")
 WINDOW_NUMBERS = (*NUMBERS, "V6.5")
-# Who a summary is called, nobody knows beforehand.
+# The id of a summary is not known beforehand.
 SUMMARY = "SUM"
 HEADING, OTHERS_HEADING = "[Conversation Summary]\n", "[Sub-agent Summary]\n"
 Summarized = tuple[list[Item], list[str]]

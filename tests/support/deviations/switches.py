@@ -1,4 +1,4 @@
-"""Which switches of a model explain the difference between a recorded answer and ours."""
+"""Finds the switches of a model that explain the difference between a recorded answer and ours."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -10,7 +10,7 @@ UNEXPLAINED = "unexplained"
 def explanation(model: Model, numbers: Collection[str], *, recorded: Any, ours: Any) -> list[str]:
     """
     Return the numbers of the deviations that lead from what was recorded to our answer: none where they are equal,
-    `unexplained` where the model gives one of the two answers otherwise.
+    `unexplained` if the model does not give both answers.
     """
     if model(()) != recorded or model(numbers) != ours:
         return [UNEXPLAINED]

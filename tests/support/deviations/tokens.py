@@ -8,7 +8,7 @@ PER_ITEM, PER_IMAGE, PER_CALL = 4, 300, 5
 
 
 def tokens_of(item: Item) -> int:
-    """Return what an item counts."""
+    """Return the tokens of an item."""
     texts: list[str] = []
     rest = PER_ITEM
     if is_message(item):
@@ -21,5 +21,5 @@ def tokens_of(item: Item) -> int:
 
 
 def total_of(items: Iterable[Item]) -> int:
-    """Return what items count together."""
+    """Return the tokens of items together."""
     return sum(map(tokens_of, items))

@@ -1,8 +1,8 @@
 """
 The seed's trajectory (SPEC D3 to D9), and what Refold repairs in it.
 
-A session is its rounds; each begins with what the files of those before it hold. Each repair is a switch; what each
-of them does is told in docs/deviations.md.
+A session consists of rounds. Each round begins with the content of the files of the earlier rounds. Each repair is a
+switch; docs/deviations.md explains it.
 """
 
 import re
@@ -19,11 +19,11 @@ NAME = re.compile(r"(.+)\((.+)\)", re.DOTALL)
 
 
 class NetworkXError(Exception):
-    """What the seed's graph library raises."""
+    """The error of the seed's graph library."""
 
 
 class NetworkXPointlessConcept(NetworkXError):
-    """What it raises where it is asked about a graph without nodes."""
+    """The error of that library for a graph without nodes."""
 
 
 class ModelSession:
@@ -41,7 +41,7 @@ class ModelSession:
 
 
 class ModelRound:
-    """One round, behind others that are over."""
+    """One round, after others that have ended."""
 
     def __init__(self, on: Collection[str], earlier: Sequence["ModelRound"]) -> None:
         self.on, self.number = on, len(earlier)
@@ -54,7 +54,7 @@ class ModelRound:
         )
 
     def do(self, op: str, args: Mapping[str, Any]) -> str | None:
-        """Carry one operation out."""
+        """Carry out one operation."""
         name: str | None = getattr(self, op)(**args)
         return name
 
@@ -83,7 +83,7 @@ class ModelRound:
         add_pt: bool = False,
         remove_pt: bool = False,
     ) -> str:
-        """Register a node behind others."""
+        """Register a node after others."""
         if self.initial is None:
             raise RuntimeError("Cannot register other node before registering query node.")
         self._require_type(node_type)
@@ -97,7 +97,7 @@ class ModelRound:
         return self.graph.name(key)
 
     def modify_node(self, graph_node_label: str, changes: Mapping[str, Any]) -> None:
-        """Give attributes of a node other values."""
+        """Change the values of attributes of a node."""
         vertex = self.graph.vertices[self._known(graph_node_label)]
         unknown = [name for name in changes if name not in vertex.attributes]
         if unknown and "D8.3" in self.on:
@@ -162,7 +162,7 @@ class ModelRound:
         return f"{node_type.lower()}{number:05}"
 
     def _attributes(self, node_type: str, label: str, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the attributes of a new node; data that are met again keep what they had and are not given anew."""
+        """Return the attributes of a new node; data that are met again keep the attributes that are not given."""
         taken = self.graph.find(name_of(node_type, label))
         may_be = "D4.5" in self.on and taken is not None and (node_type in DATA or taken[0] < self.number)
         if may_be and taken is not None and node_type in DATA:
@@ -235,7 +235,7 @@ class ModelRound:
 
 
 def _counted(vertices: Iterable[Vertex]) -> dict[str, int]:
-    """Return which number comes next by type, as far as the labels of restored nodes tell."""
+    """Return the next number of each type, by the labels of restored nodes."""
     counts = dict.fromkeys(FIELDS, 0)
     for vertex in vertices:
         number = vertex.label.removeprefix(vertex.type.lower())

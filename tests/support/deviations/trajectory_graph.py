@@ -1,4 +1,4 @@
-"""The graph of the seed's trajectory, as plain dicts: what is in it, and what a later round finds of it."""
+"""The graph of the seed's trajectory, as plain dicts: its content, and the part of it that a later round finds."""
 
 import graphlib
 from collections.abc import Collection, Iterable, Sequence
@@ -27,7 +27,7 @@ Ends = tuple[Key, Key]
 
 @dataclass
 class Vertex:
-    """A node: its attributes, and what those that were changed had before each change."""
+    """A node: its attributes, and for the changed ones the value before each change."""
 
     type: str
     label: str
@@ -54,10 +54,10 @@ class Graph:
 
     @classmethod
     def restored(cls, earlier: Sequence["Graph"], on: Collection[str]) -> "Graph":
-        """Return the graph with which a round begins behind others."""
+        """Return the graph with which a round begins after others."""
         graph = cls(on, len(earlier))
         for one in earlier:
-            # What a round did to those before it is in no file.
+            # The changes that a round made to earlier rounds are in no file.
             is_whole = "D13.2" in on
             graph.vertices = deepcopy(one.vertices if is_whole else graph.vertices | one.vertices_of(one.number))
             graph.edges = dict(one.edges if is_whole else graph.edges | one.edges_of(one.number))
@@ -84,7 +84,7 @@ class Graph:
         return bridges
 
     def leaves(self, number: int) -> list[Key]:
-        """Return the nodes of a round that lead to none of it."""
+        """Return the nodes of a round that lead to no other node of it."""
         leading = {source for source, _ in self.edges_of(number)}
         return [key for key in self.vertices_of(number) if key not in leading]
 
@@ -128,7 +128,7 @@ class Graph:
         return next((key for key, known in self._named().items() if known == name), None)
 
     def _named(self) -> dict[Key, str]:
-        """Name what is there: the newest of a name by it, those before it by their number as well."""
+        """Name all nodes: the newest node of a name by this name, and earlier nodes by the name and their number."""
         newest = {self.ever[key]: key for key in self.ever if key in self.vertices}
         met: dict[tuple[str, str], int] = {}
         named = {}
@@ -155,7 +155,7 @@ class Graph:
         return {source for source, target in self.links() if target == key}
 
     def is_acyclic(self) -> bool:
-        """Return whether no way leads from a node to itself."""
+        """Return whether no path leads from a node to itself."""
         sorter = graphlib.TopologicalSorter({key: self.before(key) for key in self.vertices})
         try:
             sorter.prepare()

@@ -14,7 +14,7 @@ def characters_of(item: Item) -> int:
 
 
 def answered(case: Mapping[str, Any], on: Collection[str] = ()) -> dict[str, Any]:
-    """Return what is answered to the operations of a case: after each of them, and at the end."""
+    """Return the answers to the operations of a case: after each of them, and at the end."""
     items: list[Item] = []
     steps: list[list[Any]] = []
     for step in case["ops"]:

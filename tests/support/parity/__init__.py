@@ -1,1 +1,1 @@
-"""Replaying the originals' recorded answers: what `scripts/parity` does, and what tests hold it to."""
+"""Replays the recorded answers of the originals for `scripts/parity`; tests check the replay."""

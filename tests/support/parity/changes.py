@@ -1,4 +1,4 @@
-"""Asking what becomes of a context that is truncated, forked, copied, merged, summarised (SPEC V2.21, V4 to V8)."""
+"""Questions about a context that is truncated, forked, copied, merged or summarised (SPEC V2.21, V4 to V8)."""
 
 import asyncio
 import json
@@ -14,14 +14,14 @@ from tests.support.deviations.switches import explanation
 from .contexts import ANSWER, SummaryModel, chat_of, shown, told
 from .verdicts import Explain, Question
 
-# What the recording asked for beside what the names of its answers say.
+# The arguments of the recorded calls that the names of the answers do not contain.
 RESULT_AGENT, COPIED_AGENT, COPIED_AGENT_AMONG_OTHERS = "sub", "a1", "a2"
 TURNS_WITHOUT_TOOLS = 2
 Answers = Mapping[str, Any]
 
 
 def changes(items: Sequence[Item], other: Sequence[Item], answers: Answers) -> Iterator[Question]:
-    """Yield what was asked about changes, each asked of a context of its own."""
+    """Yield the questions about changes; each one gets a separate context."""
     for limits, recorded in answers["truncate"].items():
         yield truncation(items, limits, recorded)
     for turns, recorded in answers["fork_filtered"].items():
@@ -47,7 +47,7 @@ def _ids(items: Sequence[Item]) -> set[str]:
 
 
 def truncation(items: Sequence[Item], limits: str, recorded: Any, *, name: str = "truncate") -> Question:
-    """Return the question what truncation to limits such as "items=3,tokens=90" leaves."""
+    """Return the question which items a truncation to limits such as "items=3,tokens=90" leaves."""
     wanted: dict[str, Any] = {
         f"max_{limit}": int(bound) for limit, bound in (part.split("=") for part in limits.split(","))
     }
@@ -69,7 +69,7 @@ def _fork(name: str, items: Sequence[Item], recorded: Any, **wanted: Any) -> Que
 
 
 def _copy(items: Sequence[Item], switches: Sequence[str], recorded: Any) -> Question:
-    """Of tools an empty list was given, and of agents one."""
+    """The recording gave an empty list of tools, and one agent."""
     excluded = [switch for switch in switches if switch.startswith("exclude")]
     agent_id = COPIED_AGENT if len(switches) == 1 else COPIED_AGENT_AMONG_OTHERS
     tools = () if "tools" in switches else None

@@ -1,4 +1,4 @@
-"""Replaying "chat answers": all that was asked of a context, and of it together with another one (SPEC V2 to V11)."""
+"""Replays "chat answers": all questions about one context, and about two contexts together (SPEC V2 to V11)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def replayed_chats(text: str) -> Iterator[Verdict]:
 
 
 def questions_of(case: Mapping[str, Any]) -> Iterator[Question]:
-    """Yield all that was asked of a case."""
+    """Yield all questions of a case."""
     items, other, answers = case["ctx"]["items"], case["other"]["items"], case["answers"]
     yield from conversions(items, answers)
     yield from tokens(items, answers, each="item_tokens")

@@ -1,4 +1,6 @@
-"""Replaying "queue and pool operations": what hooks are told, what is refused, and what is left (SPEC P2 to P4)."""
+"""
+Replays "queue and pool operations": the arguments of hooks, the refusals, and the items at the end (SPEC P2 to P4).
+"""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -28,7 +30,7 @@ def replayed_containers(text: str) -> Iterator[Verdict]:
 
 
 def asked(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what our queues and pools do with the operations of a case."""
+    """Return the results of our queues and pools for the operations of a case."""
     made: Container = ContextQueue(case["limit"]) if case["kind"] == "queue" else ContextPool(case["limit"])
     first, told = kept(made), list[Any]()
     _listen(first, told)

@@ -14,7 +14,7 @@ from tests.support.deviations.summarising import HEADING, OTHERS_HEADING, SUMMAR
 
 from .homes import kept
 
-# What the model said in every recorded answer: texts of five to eight characters would have counted one token more.
+# The text of the model in every recorded answer: texts of five to eight characters would have counted one token more.
 ANSWER = "SUM"
 
 
@@ -24,7 +24,7 @@ def chat_of(items: Sequence[Item]) -> ChatContext:
 
 
 def shown(chat: ChatView[Any], known: Collection[str]) -> list[Any]:
-    """Return the ids of a context's items; those which nobody knows beforehand are told by what they say."""
+    """Return the ids of a context's items; an item whose id is not known beforehand is named by its text."""
     return [item.id if item.id in known else _own(item) for item in chat.items]
 
 
@@ -37,7 +37,7 @@ def _own(item: ChatItem) -> Any:
 
 
 def told(items: Sequence[Item]) -> list[Any]:
-    """Return a model's items in the same way."""
+    """Return the items of a model in the same way."""
     return [item["id"] if item["id"] else dict(zip(("instructions", "tools"), active_config([item]), strict=True))
             for item in items]  # fmt: skip
 
@@ -48,16 +48,16 @@ def plain(value: Any) -> Any:
 
 
 class SummaryModel(LLM):
-    """A model that always says the same, and keeps what it was asked."""
+    """A model that always gives the same answer, and keeps the requests."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked: list[str] = []
 
     async def chat(self, messages: ChatView[Any], *args: Any, **kwargs: Any) -> AsyncIterator[LLMResponse]:
-        """Take note of what a user is said to have written, and give the answer."""
+        """Note the text of the user's message, and give the answer."""
         self.asked += ["".join(map(str, one.content)) for one in messages.messages() if one.role.value == "user"]
         yield LLMResponse(content=ANSWER, role=ChatRole.ASSISTANT)
 
     async def cancel_current_generation(self) -> None:
-        """Do nothing: the answer is said at once."""
+        """Do nothing: the answer is given at once."""

@@ -1,4 +1,4 @@
-"""Asking for a context as text, as messages of each provider, and for its tokens (SPEC V8 to V11)."""
+"""Questions for a context as text and as messages of each provider, and for its tokens (SPEC V8 to V11)."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from .contexts import chat_of, plain
 from .judging import judged
 from .verdicts import Explain, Question, Verdict
 
-# What was given by the recording, as base64: signatures for functions, by their names.
+# The signatures that the recording gave, as base64, by the names of their functions.
 SIGNATURES = {"google": {}, "google_sigs_by_name_f": {"f": "YnluYW1l"}, "google_ts": {"f": "YnluYW1l", "g": "Z25hbWU="}}
 
 
@@ -42,12 +42,12 @@ def questions_of(case: Mapping[str, Any]) -> Iterator[Question]:
 
 
 def never(_recorded: Any, _ours: Any) -> list[str]:
-    """Explain nothing: there is no deviation where this is asked."""
+    """Explain nothing: no deviation affects this question."""
     return [UNEXPLAINED]
 
 
 def conversions(items: Sequence[Item], answers: Mapping[str, Any]) -> Iterator[Question]:
-    """Yield what was asked for texts and messages."""
+    """Yield the questions for texts and messages."""
     chat = chat_of(items)
     yield Question("openai", answers["openai"], chat.to_openai_messages, _explain_openai(items))
     yield Question(
@@ -83,7 +83,7 @@ def _explain_reasoning(items: Sequence[Item]) -> Explain:
 
 
 def _as_systems(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Roles are all that differs for a reasoning model (SPEC V9.4)."""
+    """For a reasoning model only the roles differ (SPEC V9.4)."""
     return [{**one, "role": "system" if one["role"] == "developer" else one["role"]} for one in messages]
 
 
@@ -92,7 +92,9 @@ def _explain_anthropic(items: Sequence[Item]) -> Explain:
 
 
 def _caching(chat: ChatContext, items: Sequence[Item], *, recorded: Any) -> Question:
-    """Recorded is whether it made no difference; ours is that, or where the breakpoints are."""
+    """
+    The recording says whether caching made no difference. Our answer is the same, or the places of the breakpoints.
+    """
     marked, unmarked = plain(chat.to_anthropic_messages(caching=True)), plain(chat.to_anthropic_messages())
 
     def explain(recorded: Any, ours: Any) -> list[str]:
@@ -112,7 +114,7 @@ def _google(chat: ChatContext, items: Sequence[Item], name: str, recorded: Any) 
 
 
 def tokens(items: Sequence[Item], answers: Mapping[str, Any], *, each: str) -> Iterator[Question]:
-    """Yield what was asked about the estimate of tokens; `each` is the name of the answer about each item."""
+    """Yield the questions about the estimate of tokens; `each` is the name of the answer about each item."""
     chat = chat_of(items)
     yield Question(
         "estimated_tokens",
@@ -131,7 +133,7 @@ def tokens(items: Sequence[Item], answers: Mapping[str, Any], *, each: str) -> I
 
 
 def _written(items: Sequence[Item], recorded: Any) -> Question:
-    """V13.3: a context with images can be written, where the seed says what was the first that could not."""
+    """V13.3: a context with images can be written; the seed names the first value that cannot."""
 
     def explain(recorded: Any, ours: Any) -> list[str]:
         parts = [part for item in items if isinstance(item.get("content"), list) for part in item["content"]]

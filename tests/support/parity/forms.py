@@ -1,4 +1,4 @@
-"""Which form a file of recorded answers has, told by its content."""
+"""Recognises the form of a file of recorded answers by its content."""
 
 import json
 import re
@@ -19,7 +19,7 @@ PROBE = re.compile(r"\S.* +-> ")
 
 
 def recognized(text: str) -> str | None:
-    """Name the form of a file's text, or None where it has none of them."""
+    """Return the name of the form of a file's text, or None if it has no known form."""
     if text.startswith("{"):
         return _form_of_lines(text) or _form_of_document(text)
     first = text.partition("\n")[0]
@@ -29,7 +29,7 @@ def recognized(text: str) -> str | None:
 
 
 def _form_of_lines(text: str) -> str | None:
-    # Not splitlines: JSON strings may hold what Unicode calls a line's end.
+    # Not `splitlines`: JSON strings may have other characters that end a line in Unicode.
     forms = {FORM_OF_KEYS.get(frozenset(_object(line))) for line in text.rstrip("\n").split("\n")}
     return forms.pop() if len(forms) == 1 else None
 

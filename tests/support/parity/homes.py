@@ -1,4 +1,4 @@
-"""Where replayed contexts are kept: they are detached, unless a test lets them be kept in a store."""
+"""The place of replayed contexts: they are detached, unless a test keeps them in a store."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUMBERS = count()
 
 @contextmanager
 def kept_in(store: Store) -> Iterator[None]:
-    """Let contexts that are replayed in the block be written to a store."""
+    """Write contexts that are replayed in the block to a store."""
     before = _STORE.set(store)
     try:
         yield
@@ -29,7 +29,7 @@ def kept_in(store: Store) -> Iterator[None]:
 
 
 def kept(context: C) -> C:
-    """Return a detached context, which is then kept where the test wants it."""
+    """Return a context, after writing it to the store that the test chose, if there is one."""
     store = _STORE.get()
     if store is not None:
         store.adopt(context, f"replayed {next(_NUMBERS)}")  # type: ignore[type-var]  # contexts of all kinds are adopted
@@ -37,7 +37,7 @@ def kept(context: C) -> C:
 
 
 def opens_runs() -> Any:
-    """Return what opens a run of a new session, by user, session and number."""
+    """Return a function that opens a run of a new session, by user, session and number."""
     store = _STORE.get()
     if store is None:
         return RunFactory().run

@@ -1,4 +1,4 @@
-"""The verdict on a case: whether its contexts can be made, and what becomes of each question."""
+"""The verdict on a case: whether its contexts can be made, and the result of each question."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -19,9 +19,9 @@ def judged(
     case: str, contexts: Sequence[Sequence[Item]], answers: Mapping[str, Any], questions: Iterable[Question]
 ) -> Verdict:
     """
-    Return the verdict on a case: nothing is asked where one of its contexts is refused, as it should be.
+    Return the verdict on a case; if one of its contexts is rightly refused, no question is asked.
 
-    A question's name begins with the name of its recorded answer. An answer of which nobody asks is unexplained.
+    A question's name begins with the name of its recorded answer. An answer without a question is unexplained.
     """
     for items in contexts:
         refused = _refused(items)
@@ -36,7 +36,7 @@ def judged(
 
 
 def _refused(items: Sequence[Item]) -> str | None:
-    """The deviation by which items are refused; None where they are taken, and should be."""
+    """The deviation by which items are refused; None if they are rightly accepted."""
     expected = refusal_of(items)
     try:
         chat_of(items)

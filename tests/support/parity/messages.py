@@ -16,7 +16,7 @@ def replayed_messages(text: str) -> Iterator[Verdict]:
 
 
 def verdict(case: dict[str, Any]) -> str:
-    """Return "equal", the number of the statement whose repair explains the difference, or "unexplained"."""
+    """Return "equal", or the number of the statement whose repair explains the difference, or "unexplained"."""
     return verdict_of("", {"answer": _weighed(case)}).outcome
 
 
@@ -28,8 +28,8 @@ def _weighed(case: dict[str, Any]) -> list[str]:
 
 
 def answered(case: dict[str, Any]) -> Answer:
-    """Answer what a case asks, with messages of ours."""
-    # System messages and results without an id are no business of reading here: cleaning leaves them out.
+    """Answer the questions of a case, with our messages."""
+    # Reading keeps system messages and results without an id; cleaning leaves them out.
     messages = [message_of(record) for record in case["records"]]
     kept = clean_messages(messages)
     # A message of which only the text was kept is a copy, known by that text: the records' are all different.

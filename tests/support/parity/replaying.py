@@ -1,7 +1,7 @@
 """
-Replaying files: each verdict is printed, and the exit code says whether all is explained.
+Replays files: each verdict is printed, and the exit code says whether all differences are explained.
 
-What was not replayed is said to be so, and is never counted as equal.
+A case that was not replayed is reported, and never counts as equal.
 """
 
 import sys
@@ -18,7 +18,7 @@ FINE, DIFFERS, NOT_REPLAYED = 0, 1, 2
 
 
 def main(names: Sequence[str], *, replayers: Mapping[str, Replayer]) -> int:
-    """Replay files: 0 where all is explained, 1 where something is not, 2 where something was not replayed."""
+    """Replay files; return 0 if all is explained, 1 if a case is not, and 2 if a case was not replayed."""
     if not names:
         print("usage: scripts/parity FILE...", file=sys.stderr)
         return NOT_REPLAYED

@@ -1,14 +1,14 @@
 """
-Playing the rounds of a recorded session: the same calls, in the same order, by a caller who uses the names it is given.
+Plays the rounds of a recorded session: the same calls, in the same order, by a caller who uses the returned names.
 
-Where a name was recorded as the result of a call, later calls use the one that came back now. Whoever answers, Refold
-or the model of its seed, is a `Round`.
+If a name was recorded as the result of a call, later calls use the name that the call returns now. A `Round` gives the
+answers: it is of Refold, or of the model of its seed.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-# What the seed raises; ours are derived from these, some from two of them.
+# The errors of the seed; our errors are derived from these, some from two of them.
 KINDS = (AttributeError, RuntimeError, ValueError, KeyError)
 
 
@@ -16,7 +16,7 @@ class Round(Protocol):
     """One round of a session, which can be played."""
 
     def do(self, op: str, args: Mapping[str, Any]) -> str | None:
-        """Carry one operation out, and return the name of what it registered."""
+        """Carry out one operation, and return the name of the node that it registered."""
         ...
 
     def pointers(self) -> list[str]:
@@ -29,7 +29,7 @@ class Round(Protocol):
 
 
 def played(case: Mapping[str, Any], begun: Callable[[int], Round]) -> list[dict[str, Any]]:
-    """Return what is answered to the operations of a case, and what is left of each round; `begun` begins one."""
+    """Return the answers to the operations of a case, and the end state of each round; `begun` begins a round."""
     names: dict[str, str] = {}
     answers = []
     for number, steps in enumerate(case["rounds"]):
@@ -39,7 +39,7 @@ def played(case: Mapping[str, Any], begun: Callable[[int], Round]) -> list[dict[
 
 
 def recorded(case: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what was recorded of a case, as `played` gives it."""
+    """Return the recorded answers of a case, in the form of `played`."""
     return [
         {
             **steps,

@@ -32,12 +32,12 @@ def _question(case: Mapping[str, Any]) -> Question:
 
 
 def modelled(case: Mapping[str, Any], on: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Return what the seed would answer to the operations of a case with some repairs made."""
+    """Return the answers that the seed would give to the operations of a case with some repairs."""
     return played(case, trajectory.ModelSession(on).begun)
 
 
 def asked(case: Mapping[str, Any], opens: Opens | None = None) -> list[dict[str, Any]]:
-    """Return what our runs answer to the operations of a case: those that `opens` gives."""
+    """Return the answers of our runs, which `opens` makes, to the operations of a case."""
     return played(case, Session(opens_runs() if opens is None else opens).begun)
 
 
@@ -55,13 +55,13 @@ class Session:
 
 
 class RefoldRound:
-    """The last of some runs, as a round that can be played."""
+    """The last of several runs, as a round that can be played."""
 
     def __init__(self, runs: tuple[Run, ...]) -> None:
         self._runs, self._run = runs, runs[-1]
 
     def do(self, op: str, args: Mapping[str, Any]) -> str | None:
-        """Carry one operation out."""
+        """Carry out one operation."""
         match op:
             case "register_query":
                 return self._run.register_query(args["query"], args["additional_files"])
@@ -99,7 +99,7 @@ class RefoldRound:
         }
 
     def _counts(self) -> dict[str, int]:
-        """How many nodes of each type were registered in all rounds: what automatic labels go by."""
+        """The number of nodes of each type that were registered in all rounds, from which automatic labels follow."""
         events = (one.event for run in self._runs for one in run.recorded_events())
         types = (
             event.type if isinstance(event, NodeRegistered) else "Query"
@@ -114,5 +114,5 @@ def _edges(graph: Trajectory) -> list[list[str]]:
 
 
 def _history(run: Run, name: str) -> dict[str, Any]:
-    """JSON has texts for keys, not numbers (SPEC D8.8)."""
+    """In JSON, keys are texts, and not numbers (SPEC D8.8)."""
     return {str(number): dict(old) for number, old in run.node(name).history.items()}

@@ -1,4 +1,4 @@
-"""What became of one case: each answer in it is equal, computed by named deviations, or unexplained."""
+"""The verdict on one case: each answer in it is equal, computed by named deviations, or unexplained."""
 
 import json
 import re
@@ -10,8 +10,8 @@ from tests.support.deviations.switches import UNEXPLAINED
 EQUAL = "equal"
 NUMBER = re.compile(r"([A-Z]+)(\d+)(?:\.(\d+)(.*))?")
 
-# From a recorded answer and ours to the numbers of the deviations that lead from the one to the other; none where
-# they say the same in other words (base64 has two alphabets).
+# Takes a recorded answer and ours, and returns the numbers of the deviations that lead from the one to the other. It
+# returns none if both mean the same (base64 has two alphabets).
 Explain = Callable[[Any, Any], list[str]]
 
 
@@ -22,8 +22,8 @@ def cases(text: str) -> list[dict[str, Any]]:
 
 class Verdict(NamedTuple):
     """
-    What became of one case: `outcome` is equal, unexplained, or the numbers of deviations with blanks between them;
-    `detail` says of each answer that is not equal what became of it.
+    The verdict on one case. `outcome` is "equal", "unexplained", or the numbers of deviations with blanks between them;
+    `detail` has the result of each answer that is not equal.
     """
 
     case: str
@@ -32,7 +32,10 @@ class Verdict(NamedTuple):
 
 
 class Question(NamedTuple):
-    """One thing that was asked of a case: what was recorded, how to ask it again, and what may lie between."""
+    """
+    One question of a case: the recorded answer, a function that asks again, and the deviations that may explain a
+    difference.
+    """
 
     name: str
     recorded: Any
@@ -52,12 +55,12 @@ def weighed(question: Question) -> list[str]:
     try:
         return question.explain(question.recorded, ours)
     except (ValueError, LookupError, TypeError, AttributeError):
-        # A recorded answer that is not even of the form a model gives.
+        # A recorded answer that does not even have the form that a model gives.
         return [UNEXPLAINED]
 
 
 def verdict_of(case: str, numbers: Mapping[str, list[str]]) -> Verdict:
-    """Return the verdict on a case of which these are the answers, each with the deviations that explain it."""
+    """Return the verdict on a case with these answers, each with the deviations that explain it."""
     met = {number for found in numbers.values() for number in found}
     if not met:
         return Verdict(case, EQUAL)

@@ -1,4 +1,4 @@
-"""Replaying "window operations": what is let in, and the text and the estimate made of it (SPEC A2)."""
+"""Replays "window operations": which items are accepted, and the text and the estimate of tokens (SPEC A2)."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -31,7 +31,7 @@ def _recorded(case: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def asked(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what our window answers to the operations of a case."""
+    """Return the answers of our window to the operations of a case."""
     shown = kept(ContextWindow(case["max_tokens"]))
     steps: list[list[Any]] = []
     for step in case["ops"]:

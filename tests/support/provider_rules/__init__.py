@@ -1,1 +1,1 @@
-"""What providers refuse, as checkers that name each fault of a request."""
+"""The rules of providers, as checkers that name each fault of a request."""

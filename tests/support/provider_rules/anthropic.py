@@ -1,5 +1,5 @@
 """
-What Anthropic's Messages API refuses (SPEC X3): each rule that a request breaks is a line of text.
+The rules of Anthropic's Messages API (SPEC X3): each rule that a request breaks is a line of text.
 
 Written from the provider's errors, not from the converter.
 """
@@ -21,7 +21,7 @@ MEDIA_TYPES = ("image/jpeg", "image/png", "image/gif", "image/webp")
 
 
 def faults(messages: Sequence[dict[str, Any]], system: Any = None, *, prefill: bool = False) -> list[str]:
-    """Return what is wrong with a request; `prefill` allows the assistant the last word, as older models do."""
+    """Return the faults of a request; `prefill` allows the last message to be the assistant's, as older models do."""
     found = list(_unwritable([messages, system])) or [*_order(messages, prefill=prefill)]
     for index, message in enumerate(messages):
         found += [f"messages.{index}: {fault}" for fault in _content(message)]

@@ -1,5 +1,5 @@
 """
-What Gemini's generateContent refuses (SPEC X3): each rule that a request breaks is a line of text.
+The rules of Gemini's generateContent (SPEC X3): each rule that a request breaks is a line of text.
 
 Written from the provider's errors, not from the converter.
 """
@@ -19,8 +19,8 @@ def faults(
     contents: Sequence[dict[str, Any]], *, signed: bool = False, declared: Collection[str] | None = None
 ) -> list[str]:
     """
-    Return what is wrong with a request; `signed` demands signatures, as newer models do, and `declared` are the
-    names of the functions that the request declares.
+    Return the faults of a request; `signed` requires signatures, as newer models do, and `declared` are the names of
+    the functions that the request declares.
     """
     found = [*_unwritable(contents), *_order(contents)]
     for index, content in enumerate(contents):

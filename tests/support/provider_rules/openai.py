@@ -1,9 +1,9 @@
 """
-What OpenAI's APIs refuse, written from their rules and the errors they give (SPEC X3), sharing nothing with the
+The rules of OpenAI's APIs, written from their documents and their errors (SPEC X3); they share no code with the
 converters.
 
-`faults` is for the messages of chat completions, `responses_faults` for the input of the Responses API. Both say in
-words what is wrong; an empty list means that the API would take it.
+`faults` is for the messages of chat completions, `responses_faults` for the input of the Responses API. Both describe
+the faults in words; an empty list means that the API would accept the request.
 """
 
 import re
@@ -29,7 +29,7 @@ CALLS, OUTPUTS = "function_call", "function_call_output"
 
 
 def faults(messages: list[dict[str, Any]]) -> list[str]:
-    """Return what chat completions would refuse in these messages."""
+    """Return the faults for which chat completions would refuse these messages."""
     found: list[str] = []
     awaited: list[str] = []
     legacy: str | None = None
@@ -107,7 +107,7 @@ def _call_faults(where: str, calls: Any) -> list[str]:
 
 
 def responses_faults(items: list[dict[str, Any]]) -> list[str]:
-    """Return what the Responses API would refuse in this input."""
+    """Return the faults for which the Responses API would refuse this input."""
     found = [fault for index, item in enumerate(items) for fault in _item_faults(f"item {index}", item)]
     asked = [item.get("call_id") for item in items if item.get("type") == CALLS]
     answered: list[Any] = []

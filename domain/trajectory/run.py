@@ -89,9 +89,11 @@ class Run(Context[RunState]):
     """
 
     identity: RunId
-    _steps_max: int = STEPS_MAX
-    _pre_workflow: Sequence[str | Mapping[str, Any]] = ()
-    _post_workflow: Sequence[str | Mapping[str, Any]] = ()
+    # The maximum number of steps in each queue; an attribute, so that it can be set for one run.
+    steps_max: int = STEPS_MAX
+    # The steps that `init_todolist` uses by default; they can be set for one run.
+    pre_workflow: Sequence[str | Mapping[str, Any]] = ()
+    post_workflow: Sequence[str | Mapping[str, Any]] = ()
     _asking: DescriptionModel | None = None
     # The last state that was read, with its graph; and the same with its graph by names.
     _graph_cache: tuple[RunState, RunGraph] | None
@@ -147,34 +149,13 @@ class Run(Context[RunState]):
         """Whether the run was closed."""
         return self._state.is_closed
 
-    @property
-    def steps_max(self) -> int:
-        """The maximum number of steps in each queue; it can be set for one run."""
-        return self._steps_max
-
-    @steps_max.setter
-    def steps_max(self, steps_max: int) -> None:
-        self._steps_max = require_whole(steps_max, "steps_max")
-
-    @property
-    def pre_workflow(self) -> Sequence[str | Mapping[str, Any]]:
-        """The steps of the queue `pre` that `init_todolist` uses by default; they can be set for one run."""
-        return self._pre_workflow
-
-    @pre_workflow.setter
-    def pre_workflow(self, steps: Sequence[str | Mapping[str, Any]]) -> None:
-        _steps(steps, "pre_workflow")
-        self._pre_workflow = steps
-
-    @property
-    def post_workflow(self) -> Sequence[str | Mapping[str, Any]]:
-        """The same for the queue `post`."""
-        return self._post_workflow
-
-    @post_workflow.setter
-    def post_workflow(self, steps: Sequence[str | Mapping[str, Any]]) -> None:
-        _steps(steps, "post_workflow")
-        self._post_workflow = steps
+    def __setattr__(self, name: str, value: Any) -> None:
+        # Checked here, because the next call that uses it could only say that something is wrong.
+        if name == "steps_max":
+            require_whole(value, name)
+        elif name in ("pre_workflow", "post_workflow"):
+            _steps(value, name)
+        super().__setattr__(name, value)
 
     # Changes of the graph
 

@@ -15,7 +15,9 @@ from PIL import Image
 from pydantic import ValidationError
 
 from refold.domain.chat.context import ChatContext
+from refold.domain.chat.describe import body_of
 from refold.domain.chat.items import EncodeOptions, ImageContent, ResizeOptions
+from refold.infrastructure.exchange.transcripts import TranscriptForm, transcript_of
 
 RED, BLUE = (255, 0, 0), (0, 0, 255)
 NO_DATA = "data:image/png;base64"
@@ -220,3 +222,16 @@ def test_one_without_data_in_a_message_of_a_provider(message: Any, read: Callabl
     (item,) = chat.recorded_items()
     assert chat.messages()[0].content == ["look"]
     assert NO_DATA in repr(item)
+
+
+@pytest.mark.parametrize("form", ["otel", "gemini", "atif"])
+def test_a_data_url_in_capitals_is_the_same_picture(form: TranscriptForm) -> None:
+    """Its content is in documents of other programs as that of any other, and a reader of the chat does not see it."""
+    plain, loud = ChatContext(), ChatContext()
+    plain.add_message("user", [ImageContent(image="data:image/png;base64,YWJj")])
+    loud.add_message("user", [ImageContent(image="DATA:image/PNG;BASE64,YWJj")])
+    documents = [json.dumps(transcript_of(chat, form).document) for chat in (plain, loud)]
+
+    assert documents[0].count("YWJj") == documents[1].count("YWJj")
+    assert "BASE64" not in documents[1]
+    assert body_of(loud.recorded_events()[-1].event) == "[image DATA:image/PNG;BASE64,…]"

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 import refold
 from refold.chat import ImageContent
 from refold.domain.chat.context import ChatContext
-from refold.domain.chat.describe import body_of
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.exchange.transcripts import (
     TRANSCRIPT_FORMS,
@@ -130,21 +129,6 @@ def test_pictures_in_spans() -> None:
     assert '"uri": "https://x.org/a.png"' in document
     assert '"content": "YWJj"' in document
     assert "null" not in document.partition("https://x.org/a.png")[2]
-
-
-@pytest.mark.parametrize("form", ["otel", "gemini", "atif"])
-def test_a_data_url_in_capitals_is_the_same_picture(form: TranscriptForm) -> None:
-    """Its content is in the document as that of any other, and a reader of the chat does not see it."""
-    with refold.open(":memory:") as store:
-        plain, loud = store.chat("plain"), store.chat("loud")
-        plain.add_message("user", [ImageContent(image="data:image/png;base64,YWJj")])
-        loud.add_message("user", [ImageContent(image="DATA:image/PNG;BASE64,YWJj")])
-        documents = [json.dumps(transcript_of(chat, form).document) for chat in (plain, loud)]
-        shown = body_of(loud.history()[-1].event)
-
-    assert documents[0].count("YWJj") == documents[1].count("YWJj")
-    assert "BASE64" not in documents[1]
-    assert shown == "[image DATA:image/PNG;BASE64,…]"
 
 
 @forms

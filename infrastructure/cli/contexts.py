@@ -19,6 +19,7 @@ from ...domain.errors import InvalidInputError
 from ...projections.catalogue import CATALOGUE, CatalogueRow
 from ...projections.rollup import ROLLUP, RollupRow, counts_by_type
 from ...projections.usage import NAMES, USAGE, USER, UsageSum, summed_by
+from ..queries.pages import CONTEXTS_MAX
 from ..space import space_of
 from ..store import Store
 from ..views.answer_shapes import usage_shape
@@ -77,8 +78,20 @@ def contexts(moment: str | None, **wanted: str | None) -> None:
         _print_contexts(rows, wanted, "there were no contexts yet")
         args.note_slices(moment)
         return
-    with rows_of([CATALOGUE]) as [rows]:
+    with answer_of(lambda store: _like(store, wanted), [CATALOGUE], lambda found: found[0]) as rows:
         _print_contexts(rows, wanted, "no contexts yet: `refold import FILE` brings some in")
+
+
+def _like(store: Store, wanted: Mapping[str, str | None]) -> list[CatalogueRow]:
+    """Return the rows of the contexts that are wanted; if there are only others, some of these."""
+    given: dict[str, Any] = {name: value for name, value in wanted.items() if value is not None}
+    if not given:
+        return store.rows(CATALOGUE.name)
+    rows, cursor = store.find_contexts(**given, limit=CONTEXTS_MAX)
+    while cursor is not None:
+        more, cursor = store.find_contexts(**given, limit=CONTEXTS_MAX, cursor=cursor)
+        rows += more
+    return rows or store.find_contexts(limit=1).contexts
 
 
 def _print_contexts(rows: Sequence[CatalogueRow], wanted: Mapping[str, str | None], nothing: str) -> None:

@@ -161,13 +161,16 @@ def test_of_no_policy(store: refold.Store, read: Callable[[Callable[[], Any]], i
 def test_of_a_command_about_one_context(
     tmp_path: Path, store: refold.Store, read: Callable[[Callable[[], Any]], int]
 ) -> None:
-    """`refold usage` reads the rows of the days and of the context that it is asked for."""
+    """`refold usage` and `refold contexts` read the rows of the days and of the contexts that they are asked for."""
     for name in ("one", *(f"c{number}" for number in range(OTHERS))):
         asked_for(store, name)
+    store.chat("mine", user="mia")
     database = str(tmp_path / "s.db")
 
     assert read(lambda: main(["--db", database, "usage", "--context", "one"])) == 1
     assert read(lambda: main(["--db", database, "usage"])) == OTHERS + 1
+    assert read(lambda: main(["--db", database, "contexts", "--kind", "chat", "--user", "mia"])) == 1
+    assert read(lambda: main(["--db", database, "contexts"])) == 2 * (OTHERS + 1) + 1
 
 
 @pytest.fixture

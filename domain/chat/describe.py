@@ -64,15 +64,9 @@ def left_by(event: Event) -> Left | None:
 
 def describe(event: chat.ChatEvent) -> Change:
     """Return the effect of an event on a chat."""
+    if isinstance(event, chat.ChatItemEvent):
+        return Change(lambda _: text_with_role(event), adds_item=True)
     match event:
-        case (
-            chat.MessageAdded()
-            | chat.FunctionCalled()
-            | chat.FunctionReturned()
-            | chat.HandedOff()
-            | chat.ConfigUpdated()
-        ):
-            return Change(lambda _: text_with_role(event), adds_item=True)
         case chat.Opened():
             about = {"user": event.user, "session": event.session, "agent": event.agent, "source": event.source}
             opened: dict[str, Any] = {name: value for name, value in about.items() if value is not None}

@@ -110,9 +110,7 @@ class MessageAdded(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.me
 
 
 class FunctionCalled(_ItemEvent, frozen=True, kw_only=True, gc=False, tag="chat.function_called.v1"):
-    """
-    The model asked for a function; `arguments` is the model's own text. `erased` as for an output.
-    """
+    """The model asked for a function; `arguments` is the model's own text. `erased` as for an output."""
 
     name: str
     arguments: str
@@ -438,7 +436,6 @@ VIEW_EVENTS = ViewEvent.__args__
 EditEvent = ViewEvent | ItemsPinned | ItemsUnpinned | ApprovalRequested | CallApproved | CallRejected | ConflictResolved
 Piece = MessageExtended | MessageFinished
 PIECES = Piece.__args__
-# All but the added items.
 OtherEvent = Opened | Piece | Named | StateSaved | EditEvent
 ChatEvent = ChatItemEvent | OtherEvent
 

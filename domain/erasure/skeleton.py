@@ -278,6 +278,8 @@ _WHOLE: dict[type, Rule] = {
     run.NodeRegistered: _node,
 }
 _REASON: dict[str, Rule] = {"reason": _none}
+_DECISION: dict[str, Rule] = {"by": _masked_user, **_REASON}
+_ADDED: dict[str, Rule] = {"item": _item}
 _PIECE: dict[str, Rule] = {"text": _nothing}
 _OWNER: dict[str, Rule] = {"user": _owner}
 # The name of a planned step is a sentence of a model as often as the name of a function.
@@ -289,18 +291,14 @@ _FIELDS: dict[type, dict[str, Rule]] = {
     chat.MessageExtended: _PIECE,
     chat.MessageFinished: {**_PIECE, "incomplete": _incomplete, "metrics": _metrics},
     chat.StateSaved: {"value": _no_json},
-    chat.ItemInserted: {"item": _item},
-    chat.InstructionsReplaced: {"item": _item},
-    chat.Summarized: {"item": _item},
-    chat.CallChanged: {"item": _item, "by": _masked_user, **_REASON},
+    **dict.fromkeys((chat.ItemInserted, chat.InstructionsReplaced, chat.Summarized), _ADDED),
+    chat.CallChanged: _ADDED | _DECISION,
     chat.ItemsEvicted: _REASON,
     chat.ItemsRestored: _REASON,
     chat.ItemsPinned: _REASON,
     chat.ItemsUnpinned: _REASON,
     chat.Cleared: _REASON,
-    chat.ApprovalRequested: {"by": _masked_user, **_REASON},
-    chat.CallApproved: {"by": _masked_user, **_REASON},
-    chat.CallRejected: {"by": _masked_user, **_REASON},
+    **dict.fromkeys((chat.ApprovalRequested, chat.CallApproved, chat.CallRejected), _DECISION),
     chat.Forked: {**_OWNER, "config": _item},
     pool.OpenedEvent: _OWNER,
     pool.BranchedEvent: _OWNER,

@@ -107,9 +107,8 @@ def _evolved(state: MemoryState, event: Completed) -> MemoryState:
             return reduce(_with, event.taken, state)
         case MemoryNamed(name=name, version=version):
             return replace(state, names={**state.names, name: version})
-        case _:
-            _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
-            return state
+    _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
+    return state
 
 
 def _with(state: MemoryState, held: Held) -> MemoryState:

@@ -104,9 +104,8 @@ def _evolved(state: ContainerState, event: Completed) -> ContainerState:
             return _branched(state, recorded)
         case pool.PoolConflictResolved():
             return state  # The merge event that follows has the items that were chosen.
-        case _:
-            _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
-            return state
+    _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
+    return state
 
 
 def _with(state: ContainerState, held: Held) -> ContainerState:

@@ -17,14 +17,13 @@ from ..spans import Span
 from ..totals import Totals
 
 AdmissionPolicy = Literal["first_come", "evict_lower_priority"]
-POLICIES: tuple[AdmissionPolicy, ...] = get_args(AdmissionPolicy)
 
 
 class SettingsEvent(TaggedEvent, frozen=True, kw_only=True, gc=False):
     """The settings of a window from this event on; `policy` says which items are admitted."""
 
     max_tokens: int
-    policy: Annotated[str, one_of(*POLICIES)] = "first_come"
+    policy: Annotated[str, one_of(*get_args(AdmissionPolicy))] = "first_come"
 
 
 def settings_of(source: Any) -> dict[str, Any]:

@@ -185,9 +185,8 @@ def decide(command: Command, state: WindowState) -> Sequence[Completed]:
         case Clear():
             return _clear(state)
         case ChangeSettings(changes=changes):
-            before = window.settings_of(state)
-            after = before | changes
-            return [] if after == before else [window.WindowSettingsChanged(**after)]
+            after = window.settings_of(state) | changes
+            return [] if after == window.settings_of(state) else [window.WindowSettingsChanged(**after)]
         case NameVersion():
             return decide_name(command, state.names, window.WindowNamed)
 

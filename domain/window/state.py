@@ -124,9 +124,8 @@ def _evolved(state: WindowState, event: Completed) -> WindowState:
             return replace(state, names={**state.names, name: named})
         case window.WindowDropped():
             return state  # It was never in the window.
-        case _:
-            _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
-            return state
+    _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
+    return state
 
 
 def _with(state: WindowState, held: Held) -> WindowState:

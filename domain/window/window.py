@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 from ..arguments import NotAnItemError, other_item, require_optional, require_whole
 from ..canonical import Without, require_unicode
@@ -22,8 +22,8 @@ from ..named_events import recorded_event
 from ..pool.state import ref_of
 from ..positions import Moment
 from . import rules
-from .events import POLICIES, WindowDropped, WindowOpened
 from .events import AdmissionPolicy as AdmissionPolicy
+from .events import WindowDropped, WindowOpened
 from .items import QUARTERS_PER_TOKEN, ContextItem, DroppedItem, EvictedItem
 from .state import Departures, WindowState
 
@@ -108,10 +108,11 @@ def require_policy(policy: str) -> AdmissionPolicy:
     Raises:
         InvalidInputError: there is no such policy.
     """
-    found = next((one for one in POLICIES if one == policy), None)
-    if found is None:
-        raise InvalidInputError(f"policy is {policy!r}: take {' or '.join(map(repr, POLICIES))}")
-    return found
+    known: AdmissionPolicy
+    for known in get_args(AdmissionPolicy):
+        if known == policy:
+            return known
+    raise InvalidInputError(f"policy is {policy!r}: take {' or '.join(map(repr, get_args(AdmissionPolicy)))}")
 
 
 def _is_storable(number: int) -> bool:

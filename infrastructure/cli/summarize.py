@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from importlib import import_module
 
 import click
 
@@ -18,10 +19,11 @@ from .completion import context
 from .lines import body_of
 from .render import note, one_line, prints_json
 
-KEYS = {
-    "openai": "OPENAI_API_KEY",
-    "anthropic": "ANTHROPIC_API_KEY",
-    "google": "GOOGLE_API_KEY or GEMINI_API_KEY",
+# The class of each provider, in its module of `refold.infrastructure.models`, and the variables of its key.
+MODELS = {
+    "openai": ("OpenAILLM", "OPENAI_API_KEY"),
+    "anthropic": ("AnthropicLLM", "ANTHROPIC_API_KEY"),
+    "google": ("GoogleLLM", "GOOGLE_API_KEY or GEMINI_API_KEY"),
 }
 
 
@@ -30,8 +32,8 @@ def model_name(ctx: click.Context, param: click.Parameter, value: str | None) ->
     if value is None:
         return None
     provider, colon, name = checked_text(value).partition(":")
-    if provider not in KEYS or not colon or not name:
-        raise click.BadParameter(f"{value!r} should be one of {', '.join(f'{known}:NAME' for known in KEYS)}")
+    if provider not in MODELS or not colon or not name:
+        raise click.BadParameter(f"{value!r} should be one of {', '.join(f'{known}:NAME' for known in MODELS)}")
     return value
 
 
@@ -42,20 +44,14 @@ def model_of(text: str) -> LLM:
     Raises:
         DecisionRefusedError: there is no key, or the provider's package is not installed.
     """
-    from ..models.anthropic_llm import AnthropicLLM
-    from ..models.google_llm import GoogleLLM
-    from ..models.openai_llm import OpenAILLM
-
     provider, _, name = text.partition(":")
-    adapters: dict[str, type[OpenAILLM | AnthropicLLM | GoogleLLM]] = {
-        "openai": OpenAILLM,
-        "anthropic": AnthropicLLM,
-        "google": GoogleLLM,
-    }
+    client, key = MODELS[provider]
+    module = import_module(f"..models.{provider}_llm", __package__)
     try:
-        return adapters[provider](name)
+        model: LLM = getattr(module, client)(name)
+        return model
     except LLMAuthenticationError as error:
-        raise DecisionRefusedError(f"{text} cannot be asked without a key: set {KEYS[provider]}") from error
+        raise DecisionRefusedError(f"{text} cannot be asked without a key: set {key}") from error
     except ImportError as error:
         raise DecisionRefusedError(f"{text} cannot be asked: {error}") from error
 

@@ -36,8 +36,7 @@ FORMATS: tuple[Format, ...] = ("auto", "openai", "anthropic", "tau", "claude-cod
 MESSAGES_FIELD = {"conversations": "messages", "tau": "traj"}
 # The formats that each kind of entries can have.
 FORMATS_OF = {
-    "messages": ("auto", "openai", "anthropic"),
-    "conversations": ("auto", "openai", "anthropic"),
+    **dict.fromkeys(("messages", "conversations"), ("auto", "openai", "anthropic")),
     "tau": ("auto", "tau"),
 }
 # Fields that lines of a session have, and fields that they never have.

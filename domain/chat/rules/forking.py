@@ -72,7 +72,6 @@ class Copying(msgspec.Struct, frozen=True, kw_only=True):
                 return not self.exclude_handoffs
             case chat.ConfigUpdated():
                 return not self.exclude_config_updates
-        raise AssertionError("every kind of item has a case")
 
     def _keeps_message(self, item: chat.MessageAdded) -> bool:
         if chat.is_instructions(item):

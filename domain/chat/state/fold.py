@@ -160,10 +160,8 @@ class _Fold:
                 self._show(recorded.items)
             case chat.ItemsPinned() | chat.ItemsUnpinned():
                 self._pin(recorded.items, is_pinned=isinstance(recorded, chat.ItemsPinned))
-            case chat.ItemsEvicted() | chat.Cleared():
-                pass  # They only take items out of the view, as below.
-            case chat.StateSaved() | chat.ConflictResolved():
-                pass  # Saved data is beside the view, and a resolved conflict explains the events around it.
+            case chat.ItemsEvicted() | chat.Cleared() | chat.StateSaved() | chat.ConflictResolved():
+                pass  # The former two take items out, as below. The latter two leave the view as it is.
             case _:
                 _: Never = recorded  # A type checker sees to it that each event is named. Others are passed over.
         left = left_by(recorded)

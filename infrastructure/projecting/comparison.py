@@ -84,11 +84,16 @@ class Comparison:
         # The checkpoint up to which each projection is folded, or the error because of which it is not.
         self._until: dict[str, Moment] = {}
         self._failed: Failures = {}
-        for name, projection in self._runner.projections.items():
-            try:
-                self._until[name] = store.checkpoints(projection)[0].moment
-            except Exception as error:
-                self._failed[name] = error
+        made = self._runner.projections
+        try:
+            self._until = {name: one.moment for name, one in zip(made, store.checkpoints(*made.values()), strict=True)}
+        except Exception:
+            # Of one at least: the others can be compared.
+            for name, projection in made.items():
+                try:
+                    self._until[name] = store.checkpoint(projection)
+                except Exception as error:
+                    self._failed[name] = error
         self.events = 0
 
     def close(self) -> None:
@@ -156,9 +161,11 @@ class Comparison:
         if projection.name in self._failed:
             raise self._failed[projection.name]
         moment = self._store.checkpoint(projection)
-        if BEGINNING not in (moment, self._until[projection.name]):
-            # Before the rows are read: a server ends a transaction that is idle for long.
-            self._reach(projection, moment)
+        if BEGINNING in (moment, self._until[projection.name]):
+            # Nothing is read of rows that were never made: to read them, some stores make their table first.
+            return Compared(self._scratch.count(projection))
+        # Before the rows are read: a server ends a transaction that is idle for long.
+        self._reach(projection, moment)
         return self._store.walk(projection, partial(self._compare, projection))
 
     def _compare(self, projection: Projection, moment: Moment, stored: Iterator[list[Values]]) -> Compared:

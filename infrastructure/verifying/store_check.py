@@ -158,7 +158,8 @@ def _traces(log: LiveLog, store: ProjectionStore, projections: Collection[Projec
     Return a problem for each place where a record shows that there were more events; the log alone cannot show that.
     """
     found = dict(_readable_items(lambda: traces(store)))
-    seen = [(f"the projection {one.name}", _checkpoint(store, one)) for one in projections]
+    moments = zip(projections, _checkpoints(store, projections), strict=True)
+    seen = [(f"the projection {one.name}", moment) for one, moment in moments]
     seen += [
         (name.replace("/", " "), _parsed(text)) for name, text in _readable_items(lambda: store.notes("subscription/"))
     ]
@@ -344,6 +345,14 @@ class _ProjectionCheck(NamedTuple):
 def _unreadable(error: Exception, what: str) -> _Fault:
     damage = damage_of(error, what)
     return _Fault(f"{damage.what}: {damage.reason}", is_readable=False)
+
+
+def _checkpoints(store: ProjectionStore, projections: Collection[Projection]) -> list[Moment]:
+    try:
+        return [one.moment for one in store.checkpoints(*projections)]
+    except Exception:
+        # Of one at least: the others are known all the same.
+        return [_checkpoint(store, one) for one in projections]
 
 
 def _checkpoint(store: ProjectionStore, projection: Projection) -> Moment:

@@ -363,6 +363,14 @@ def test_a_damaged_part(log: PostgresLog, pg_url: str, change: Any) -> None:
     assert [*log.doubtful_streams()] == [A]
 
 
+def test_parts_of_blocks_that_are_gone(log: PostgresLog, pg_url: str) -> None:
+    """Verify finds them in a slice that has no block any more."""
+    damaged(log)
+    spoil(pg_url, "delete from block")
+
+    assert {*log.doubtful_streams()} == {A, B}
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sqlite3
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from refold.domain.errors import StorageUnavailableError
 from refold.domain.log.ports import Page
 from refold.domain.positions import Moment, Position
 from refold.infrastructure.log.codec import CODEC, Codec, Upcaster
+from refold.infrastructure.log.postgres.wire import Call, Wire
 from refold.infrastructure.log.sqlite.log import SqliteLog
 from refold.infrastructure.projecting import comparison
 from refold.infrastructure.projecting.rows import database
@@ -33,7 +34,10 @@ from refold.projections.contract import Projection
 from tests.contract.writing import append, said
 from tests.support.every_kind import fill
 
-from .damaging import told
+from .damaging import sql, told
+
+# A few for each projection; SLICES of them would be 1,024.
+TRIPS_MAX = 250
 
 
 async def test_every_kind_of_context(store: refold.Store) -> None:
@@ -54,6 +58,28 @@ def test_an_empty_store(store: refold.Store) -> None:
     assert [(one.streams, one.events, one.problems) for one in (store.verify(), store.verify(repair=True))] == [
         (0, 0, ())
     ] * 2
+
+
+def test_a_small_store_takes_few_round_trips(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices without blocks are found together, and next to no table is made for rows that nobody asked for yet."""
+    trips: list[int] = []
+    hand_over = Wire._hand_over
+
+    def counted(wire: Wire, calls: Sequence[Call]) -> None:
+        trips.append(len(calls))
+        hand_over(wire, calls)
+
+    with refold.open(pg_url) as store:
+        store.chat("a").add_message("user", "hello")
+        monkeypatch.setattr(Wire, "_hand_over", counted)
+        assert store.verify().is_whole
+        monkeypatch.undo()
+
+    assert len(trips) < TRIPS_MAX
+    # The contexts are compared with those of the catalogue.
+    assert sql(pg_url, "SELECT tablename FROM pg_tables WHERE tablename LIKE 'view%'") == [
+        (f"view_catalogue_{CATALOGUE.version}",)
+    ]
 
 
 def test_a_check_that_is_stopped_says_so(store: refold.Store, monkeypatch: pytest.MonkeyPatch) -> None:

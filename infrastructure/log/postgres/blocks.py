@@ -92,6 +92,11 @@ BLOCKS_SINCE = (
     " AND q.recorded_at < $3 ORDER BY q.last_version DESC LIMIT 1), 0)"
 )
 SEALED_TO = "SELECT slice, (SELECT max(last) FROM block AS b WHERE b.slice = s.slice) FROM slice_lock AS s"
+# Whether each slice has blocks, or parts whose blocks may be gone.
+IS_PACKED = (
+    "SELECT slice, EXISTS (SELECT FROM block AS b WHERE b.slice = s.slice)"
+    " OR EXISTS (SELECT FROM part AS p WHERE p.slice = s.slice) FROM slice_lock AS s"
+)
 TO_SEAL = (
     f"SELECT event_id, {COLUMNS} FROM event WHERE slice = $1 AND position > $2 AND position <= $3 ORDER BY position"
 )

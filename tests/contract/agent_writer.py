@@ -7,7 +7,6 @@ Its tool gives items for a pool that is shared, and prints each when it was rout
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -44,7 +43,3 @@ def main(place: str, name: str, count: str, kill: str = "") -> None:
     agent = Agent(name, "tests", [find], store=Store(log, MemoryProjectionStore()), context_id="shared")
     asyncio.run(run(agent, name, int(count), bool(kill)))
     log.close()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -3,14 +3,16 @@
 import asyncio
 
 from refold.domain.agent.turn import Turn
+from tests.support.processes import Program
 
 from ..domain.agent.agents import agent_with, empty_registries, ran
 from ..domain.pool.containers import contents
 from .agents import actors, find, store_on
-from .stores import Store, start_python
+from .stores import Store
 from .writing import check_chain
 
 ITEMS = 12
+WRITER = Program("tests.contract.agent_writer")
 
 
 class SharedAgentsContract:
@@ -19,8 +21,7 @@ class SharedAgentsContract:
     def test_processes_run_agents_on_one_pool(self, store: Store) -> None:
         """Each gets all its items in, in its order; who gave what is in the log."""
         log = store.open()
-        arguments = ("tests.contract.agent_writer", store.place)
-        writers = [start_python(*arguments, name, str(ITEMS)) for name in ("ann", "bob")]
+        writers = [WRITER.start(store.place, name, str(ITEMS)) for name in ("ann", "bob")]
         printed = [writer.communicate(timeout=100)[0].split() for writer in writers]
 
         pool = store_on(log).pool("shared", create=False)
@@ -34,7 +35,7 @@ class SharedAgentsContract:
 
     def test_a_killed_run_leaves_what_was_routed(self, store: Store) -> None:
         """All that the tool saw routed; the next agent of the name goes on."""
-        writer = start_python("tests.contract.agent_writer", store.place, "ann", str(ITEMS), "kill")
+        writer = WRITER.start(store.place, "ann", str(ITEMS), "kill")
         printed = writer.communicate(timeout=100)[0].split()
         log = store.open()
 

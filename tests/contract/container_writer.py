@@ -1,7 +1,6 @@
 """A writer of items in a process of its own: `python -m tests.contract.container_writer KIND PLACE WRITER COUNT`."""
 
 import asyncio
-import sys
 from typing import Any
 
 from refold.domain.pool.items import ContextItem
@@ -26,7 +25,3 @@ def main(kind: str, place: str, writer: str, count: str) -> None:
     container = queue_on(log) if kind == "queue" else pool_on(log)
     asyncio.run(write(container, [f"{writer}-{number}" for number in range(int(count))]))
     log.close()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -4,11 +4,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.processes import Program
+
 from ..domain.pool.containers import contents, pool_on, queue_on
 from .containers_racing import check_race
-from .stores import Store, start_python
+from .stores import Store
 
 WRITERS, ITEMS = 3, 15
+WRITER = Program("tests.contract.container_writer")
 
 
 class SharedContainersContract:
@@ -21,8 +24,7 @@ class SharedContainersContract:
         on: Any = queue_on if kind == "queue" else pool_on
         log = store.open()
         on(log, limit=3)
-        arguments = ("tests.contract.container_writer", kind, store.place)
-        writers = [start_python(*arguments, str(writer), str(ITEMS)) for writer in range(WRITERS)]
+        writers = [WRITER.start(kind, store.place, str(writer), str(ITEMS)) for writer in range(WRITERS)]
         printed = [writer.communicate(timeout=100)[0].split() for writer in writers]
 
         container = on(log)

@@ -6,10 +6,13 @@ import time
 
 import pytest
 
-from .stores import Store, start_python
+from tests.support.processes import Program
+
+from .stores import Store
 from .writing import append, check_chain, check_order, everything, ids, numbers, said
 
 A = "chat:a"
+WRITER = Program("tests.contract.writer")
 NEWS_SECONDS_MAX = 0.25
 
 
@@ -21,9 +24,7 @@ class ProcessesContract:
         """Each of four writers gets all its events in, in its own order; no version twice, none left out."""
         log = store.open()
         append(log, A, said(0))
-        writers = [
-            start_python("tests.contract.writer", "race", store.place, A, str(writer), "25") for writer in range(4)
-        ]
+        writers = [WRITER.start("race", store.place, A, str(writer), "25") for writer in range(4)]
         printed = [writer.communicate(timeout=100)[0] for writer in writers]
 
         events = log.read(A)
@@ -38,10 +39,7 @@ class ProcessesContract:
     def test_processes_race_for_new_streams(self, store: Store) -> None:
         """Each stream is begun by one of three, who knows it; nobody else is in it, and none is half there."""
         log = store.open()
-        writers = [
-            start_python("tests.contract.writer", "begin", store.place, "chat:n", str(writer), "25")
-            for writer in range(3)
-        ]
+        writers = [WRITER.start("begin", store.place, "chat:n", str(writer), "25") for writer in range(3)]
         printed = [writer.communicate(timeout=100)[0] for writer in writers]
 
         assert [writer.returncode for writer in writers] == [0] * 3
@@ -53,10 +51,7 @@ class ProcessesContract:
     def test_processes_with_streams_of_their_own(self, store: Store) -> None:
         """Their events are mixed in the log, and nothing of them is lost."""
         log = store.open()
-        writers = [
-            start_python("tests.contract.writer", "any", store.place, f"chat:{writer}", str(writer), "40")
-            for writer in range(3)
-        ]
+        writers = [WRITER.start("any", store.place, f"chat:{writer}", str(writer), "40") for writer in range(3)]
         for number in range(40):
             append(log, "chat:mine", said(number))
         assert [writer.wait(100) for writer in writers] == [0] * 3
@@ -74,10 +69,7 @@ class ProcessesContract:
     def test_much_is_written_while_others_read(self, store: Store) -> None:
         """Whatever is tidied up in the background meanwhile: every look at the log shows a whole one."""
         log = store.open()
-        writers = [
-            start_python("tests.contract.writer", "bulk", store.place, f"chat:{writer}", str(writer), "600")
-            for writer in range(3)
-        ]
+        writers = [WRITER.start("bulk", store.place, f"chat:{writer}", str(writer), "600") for writer in range(3)]
         while any(writer.poll() is None for writer in writers):
             check_order(sorted(everything(log, limit=211), key=lambda event: event.position))
             check_chain(log.read("chat:1"))
@@ -95,7 +87,7 @@ class ProcessesContract:
         """What it appends is seen here within 250 ms (the middle one of several)."""
         log = store.open()
         seen = log.now()
-        writer = start_python("tests.contract.writer", "slow", store.place, A, "0", "7")
+        writer = WRITER.start("slow", store.place, A, "0", "7")
         arrived: dict[str, float] = {}
         while len(arrived) < 7:
             log.wait_for_news(seen, timeout_seconds=30)

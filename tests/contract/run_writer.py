@@ -8,7 +8,6 @@ begins sub-agents and prints their numbers, `grow COUNT [kill]` registers nodes 
 import json
 import os
 import signal
-import sys
 from collections.abc import Callable
 
 from refold.infrastructure.projecting.store import MemoryProjectionStore
@@ -53,7 +52,3 @@ def main(place: str, what: str, *arguments: str) -> None:
     log = log_at(place)
     WORKS[what](Store(log, MemoryProjectionStore()), *arguments)
     log.close()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

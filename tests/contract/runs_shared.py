@@ -4,13 +4,15 @@ import json
 
 import pytest
 
+from tests.support.processes import Program
+
 from ..domain.trajectory.runs import add, busy, everything
 from .agents import store_on
-from .stores import Store, start_python
+from .stores import Store
 from .writing import check_chain
 
 WRITERS, COUNT = 3, 15
-WRITER = "tests.contract.run_writer"
+WRITER = Program("tests.contract.run_writer")
 
 
 class SharedRunsContract:
@@ -23,7 +25,7 @@ class SharedRunsContract:
             run = store_on(log).run("mia", "s", number)
             run.register_query("q")
             busy(run)
-        reader = start_python(WRITER, store.place, "tell", "1")
+        reader = WRITER.start(store.place, "tell", "1")
 
         told = json.loads(reader.communicate(timeout=100)[0])
         assert reader.returncode == 0
@@ -37,7 +39,7 @@ class SharedRunsContract:
         run.steps_max = WRITERS * COUNT
         names = [f"{number:02}" for number in range(run.steps_max)]
         run.init_todolist(names)
-        takers = [start_python(WRITER, store.place, "take") for _ in range(WRITERS)]
+        takers = [WRITER.start(store.place, "take") for _ in range(WRITERS)]
         printed = [taker.communicate(timeout=100)[0].split() for taker in takers]
 
         assert [taker.returncode for taker in takers] == [0] * WRITERS
@@ -51,7 +53,7 @@ class SharedRunsContract:
         """No number is given twice, and none is left out."""
         log = store.open()
         store_on(log).run("mia", "s")
-        writers = [start_python(WRITER, store.place, "begin", str(COUNT)) for _ in range(WRITERS)]
+        writers = [WRITER.start(store.place, "begin", str(COUNT)) for _ in range(WRITERS)]
         printed = [writer.communicate(timeout=100)[0].split() for writer in writers]
 
         assert [writer.returncode for writer in writers] == [0] * WRITERS
@@ -64,7 +66,7 @@ class SharedRunsContract:
         run = store_on(log).run("mia", "s")
         query = run.register_query("q")
         ends = ["", "", "kill"]
-        writers = [start_python(WRITER, store.place, "grow", str(COUNT), end) for end in ends]
+        writers = [WRITER.start(store.place, "grow", str(COUNT), end) for end in ends]
         printed = [writer.communicate(timeout=100)[0].split() for writer in writers]
 
         assert [writer.returncode for writer in writers] == [0, 0, -9]

@@ -1,7 +1,6 @@
 """A writer in a process of its own: `python -m tests.contract.writer MODE PLACE STREAM WRITER COUNT`."""
 
 import json
-import sys
 import time
 
 from refold.domain.chat.events import MessageAdded
@@ -65,7 +64,3 @@ def main(mode: str, place: str, stream: str, writer: str, count: str) -> None:
     else:
         write(mode, log, stream, events)
     log.close()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

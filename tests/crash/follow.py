@@ -9,7 +9,6 @@ each event once.
 
 import argparse
 import random
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,11 +20,12 @@ from refold.domain.positions import Moment
 from refold.infrastructure.projecting.folding import fold_page
 from refold.infrastructure.projecting.store import MemoryProjectionStore
 
-from ..contract.stores import start_python
 from ..contract.writing import everything
+from ..support.processes import Program, Running
 from .checking import check_streams, whole_lines
 from .roles import PROJECTIONS, SEEN, Tally
 
+ROLE = Program("tests.crash.roles")
 WRITERS, WORKERS = 8, 2
 CREW = (*["writer"] * WRITERS, *["worker"] * WORKERS, "subscriber")
 ONE_OF_EACH = tuple(CREW.index(role) for role in dict.fromkeys(CREW))
@@ -50,15 +50,14 @@ class Crew:
         self._started = 0
         self.members = [self._start(role) for role in CREW]
 
-    def _start(self, role: str) -> subprocess.Popen[str]:
+    def _start(self, role: str) -> Running:
         self._started += 1
         name = f"{self._seed}-{self._started}"
-        return start_python("tests.crash.roles", role, self._place, str(self._folder), name)
+        return ROLE.start(role, self._place, str(self._folder), name)
 
     def wait_until_ready(self) -> None:
         """Wait until all have begun."""
         for role, member in zip(CREW, self.members, strict=True):
-            assert member.stdout is not None
             assert member.stdout.readline() == "ready\n", f"a {role} failed before it was killed"
 
     def kill(self, number: int, *, replace: bool = True) -> None:
@@ -75,12 +74,11 @@ class Crew:
             end(member)
 
 
-def end(member: subprocess.Popen[str]) -> None:
+def end(member: Running) -> None:
     """Kill a process with -9; it may be dead already."""
     member.kill()
     member.wait()
-    if member.stdout is not None:
-        member.stdout.close()
+    member.stdout.close()
 
 
 def follow(place: str, folder: Path, *, events: int, kills: int, seed: int) -> Followed:

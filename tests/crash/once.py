@@ -27,10 +27,9 @@ import refold
 from refold.domain.errors import StorageError
 from refold.domain.positions import BEGINNING, Moment
 
-from ..contract.stores import start_python
 from ..support.postgres import Server, running_server
 from .checking import whole_lines
-from .follow import PATIENCE_SECONDS, count, end, lines
+from .follow import PATIENCE_SECONDS, ROLE, count, end, lines
 from .roles import ACKNOWLEDGED
 
 CREW = (*["writers"] * 4, *["subscriber"] * 2)
@@ -60,13 +59,12 @@ def experiment(server: Server, url: str, folder: Path, *, events: int, kills: in
     for one in folders:
         one.mkdir()
     refold.open(url).close()
-    crew = [start_python("tests.crash.roles", role, url, str(folders[place]), f"{seed}-{place}")
+    crew = [ROLE.start(role, url, str(folders[place]), f"{seed}-{place}")
             for place, role in enumerate(CREW)]  # fmt: skip
     holder = threading.Thread(target=hold, args=(url, over))
     holder.start()
     try:
         for member in crew:
-            assert member.stdout is not None
             assert member.stdout.readline() == "ready\n"
         while killed.total() < kills or written(url) < events:
             time.sleep(chance.uniform(*PAUSE_SECONDS))
@@ -82,7 +80,7 @@ def experiment(server: Server, url: str, folder: Path, *, events: int, kills: in
             end(crew[place])
             killed[CREW[place]] += 1
             name = f"{seed}-{place}-{killed.total()}"
-            crew[place] = start_python("tests.crash.roles", CREW[place], url, str(folders[place]), name)
+            crew[place] = ROLE.start(CREW[place], url, str(folders[place]), name)
         for member, role in zip(crew, CREW, strict=True):
             if role == "writers":
                 end(member)

@@ -1,5 +1,5 @@
 """
-Those that are killed while they follow and are followed: `python -m tests.crash.roles ROLE PLACE FOLDER SEED`.
+Those that are killed while they follow and are followed.
 
 A `writer` appends until it is killed, alone and in batches, to streams of its own and to such that all write to;
 `writers` are four in one process that do not pause, and write down what was acknowledged. A
@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import os
 import random
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -142,6 +141,7 @@ def subscribe(place: str, folder: Path, seed: str) -> None:
 
 ROLES = {"writer": write, "writers": write_much, "worker": work, "subscriber": subscribe}
 
-if __name__ == "__main__":
-    role, place, folder, seed = sys.argv[1:]
+
+def main(role: str, place: str, folder: str, seed: str) -> None:
+    """Play a role until killed."""
     ROLES[role](place, Path(folder), seed)

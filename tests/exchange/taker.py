@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,3 @@ def main(place: str, path: str, commits: int) -> None:
 
         log.append = counted
         print(take_in_events(log, Path(path)).events)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 from array import array
 from collections.abc import Iterator
 from contextlib import closing
@@ -26,12 +25,14 @@ from refold.infrastructure.exchange import copying
 from refold.infrastructure.exchange.copying import BYTES, copy_store
 from refold.infrastructure.log.records import Part
 from tests.cli.running import refold as run
-from tests.contract.stores import log_at, start_python
+from tests.contract.stores import log_at
 from tests.support.every_kind import fill
+from tests.support.processes import Program
 from tests.verifying.damaging import sql
 
 from .backed_up import events_of
 
+COPY = Program("tests.exchange.test_copying")
 PAIRS = [("sqlite", "postgres"), ("postgres", "sqlite"), ("sqlite", "sqlite"), ("postgres", "postgres")]
 
 
@@ -149,9 +150,9 @@ def test_it_goes_on_after_a_kill(places: tuple[str, str]) -> None:
     """Killed before or after any page, the next call takes the rest, and the copy is equal."""
     source, target = places
     for pages in ("1 before", "2 after"):
-        with start_python("tests.exchange.test_copying", source, target, *pages.split()) as killed:
-            killed.communicate(timeout=60)
-        assert killed.returncode == -signal.SIGKILL
+        count, when = pages.split()
+        with COPY.start(source, target, int(count), when) as killed:
+            assert killed.wait(60) == -signal.SIGKILL
 
     report = copy_store(source, target, move=True, lag_seconds=0)
 
@@ -478,7 +479,7 @@ def test_the_order_of_events_is_kept_in_few_bytes() -> None:
         StoreCopied(source="a", moment="1", events=1, root=b"", order=b"no zlib").require_admissible()
 
 
-def _killed_at(source: str, target: str, pages: int, when: str) -> None:
+def main(source: str, target: str, pages: int, when: str) -> None:
     """Copy a store in small pages, and die before or after one of them."""
     copying.PAGE_EVENTS = 8
     write, written = copying.Incoming.write, 0
@@ -494,7 +495,3 @@ def _killed_at(source: str, target: str, pages: int, when: str) -> None:
 
     setattr(copying.Incoming, "write", counted)  # noqa: B010 - a method
     copy_store(source, target, lag_seconds=0)
-
-
-if __name__ == "__main__":
-    _killed_at(sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4])

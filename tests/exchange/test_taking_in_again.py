@@ -17,10 +17,12 @@ from refold.infrastructure.exchange import TakenIn, export_events, take_in_event
 from refold.infrastructure.exchange import import_events as taking_in
 from refold.infrastructure.exchange.event_files import ReadLine, event_lines
 from tests.contract.chat_checking import message
-from tests.contract.stores import start_python
 from tests.support.every_kind import fill, seen
+from tests.support.processes import Program
 
 from .places import place_of, recorded
+
+TAKER = Program("tests.exchange.taker")
 
 
 async def test_twice_is_once(store: refold.Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,7 +166,7 @@ async def test_killed_half_way(request: pytest.FixtureRequest, tmp_path: Path, k
         report = export_events(source.log, tmp_path / "file")
         heads = list[int]()
         for commits in (0, 1, 4, 9, 20):
-            taker = start_python("tests.exchange.taker", place, str(tmp_path / "file"), str(commits))
+            taker = TAKER.start(place, str(tmp_path / "file"), commits)
             said = taker.communicate(timeout=60)[0]
             assert (taker.returncode, said) == (-signal.SIGKILL, "")
             with refold.open(place) as target:

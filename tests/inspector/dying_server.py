@@ -1,5 +1,5 @@
 """
-The one that is killed: `python -m tests.inspector.dying_server PLACE`.
+The one that is killed.
 
 Its page begins to rebuild the catalogue; once the first page of events is in the new rows, it prints a line and stands
 still.
@@ -30,7 +30,3 @@ def main(place: str) -> None:
     token = client.get("/api/meta").json()["token"]
     client.post("/api/rebuild", json={"name": "catalogue"}, headers={"x-refold-token": token})
     threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

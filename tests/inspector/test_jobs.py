@@ -18,13 +18,15 @@ from refold.infrastructure.inspector import live
 from refold.infrastructure.inspector.jobs import PROBLEMS_MAX, STORE, Job, Jobs
 from refold.infrastructure.inspector.live import _lines
 from refold.projections.rollup import ROLLUP
-from tests.contract.stores import start_python
 from tests.contract.writing import at_once
 from tests.projecting.histories import folded_rows, something_of_everything, stored_rows
+from tests.support.processes import Program
 from tests.verifying.damaging import sql
 
 from .asking import Asked
 from .gates import Gate, spoil
+
+SERVER = Program("tests.inspector.dying_server")
 
 
 @pytest.fixture(params=["memory", "sqlite", "postgres"])
@@ -100,8 +102,7 @@ def test_a_server_that_dies_in_the_middle_has_swapped_nothing(
         something_of_everything(store)
         spoil(store, "chat:c0")
         wrong = stored_rows(store, "catalogue")
-        killed = start_python("tests.inspector.dying_server", place)
-        assert killed.stdout is not None
+        killed = SERVER.start(place)
         assert killed.stdout.readline() == "in the middle\n"
         killed.kill()
         killed.communicate()

@@ -21,14 +21,16 @@ from refold.infrastructure.log.postgres.schema import schema_statements
 from refold.infrastructure.log.postgres.side_tables import MAKE_SEGMENTS, MAKE_SNAPSHOTS, Segments, Snapshots
 from refold.infrastructure.log.postgres.wire import BEGIN, Call, int4
 from refold.infrastructure.trust.tables import BOTH, IN_POSTGRES, PostgresTables
-from tests.contract.stores import start_python
 from tests.contract.writing import append, at_once, said
+from tests.support.processes import Program
 from tests.support.waiting import soon
 
 from .conftest import OpenLog
 from .roles import users
 from .sealing import seal_slice, small_blocks
 from .tables import count, spoil
+
+NEWCOMER = Program("tests.postgres.newcomer")
 
 
 def _write(log: PostgresLog, stream: str) -> None:
@@ -38,8 +40,7 @@ def _write(log: PostgresLog, stream: str) -> None:
 @pytest.mark.long
 def test_processes_that_come_first_together(pg_url: str, open_log: OpenLog) -> None:
     """Each of four processes and of four threads finds a log that it can write to."""
-    script = "tests.postgres.newcomer"
-    processes = [start_python(script, pg_url, f"chat:{number}") for number in range(4)]
+    processes = [NEWCOMER.start(pg_url, f"chat:{number}") for number in range(4)]
     raised = at_once(*(lambda number=number: _write(open_log(), f"chat:t{number}") for number in range(4)))
 
     assert (raised, [process.communicate()[0] for process in processes]) == ([], ["1\n"] * 4)

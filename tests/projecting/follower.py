@@ -1,11 +1,9 @@
 """
-A subscriber in a process of its own: `python -m tests.projecting.follower PLACE NAME COUNT`.
+A subscriber in a process of its own, for `count` events.
 
-It prints the position of each event, acknowledges every fifth one, and ends after COUNT of them: what it printed behind
-the last acknowledgement is given again to the next one.
+It prints the position of each event, acknowledges every fifth one, and ends after so many of them: what it printed
+behind the last acknowledgement is given again to the next one.
 """
-
-import sys
 
 import refold
 
@@ -22,7 +20,3 @@ def main(place: str, name: str, count: str) -> None:
                 print("acknowledged", flush=True)
             if number == int(count):
                 return
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -1,5 +1,5 @@
 """
-The one that is killed: `python -m tests.projecting.rebuilder PLACE`.
+The one that is killed.
 
 It rebuilds all projections at once, a thread each; every rebuild prints its name when it has half of the events behind
 it, and stands still.
@@ -33,7 +33,3 @@ def main(place: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -31,11 +31,12 @@ from refold.infrastructure.projecting.store import MemoryProjectionStore
 from refold.infrastructure.projecting.worker import ProjectionWorker
 from refold.projections.catalogue import CATALOGUE
 
-from ..contract.stores import start_python
+from ..support.processes import Program, Running
 from .histories import folded_rows, projections_of, stored_rows, talk_at_length
 from .watches import HandMoved
 
 NAME = "catalogue"
+WORKER = Program("tests.projecting.worker")
 WITHIN_SECONDS = 20.0
 
 
@@ -360,10 +361,9 @@ def test_killed_workers_are_replaced(place: str) -> None:
                 worker.communicate()
 
 
-def start_worker(place: str, *names: str) -> subprocess.Popen[str]:
+def start_worker(place: str, *names: str) -> Running:
     """Start a worker of some projections, and wait until it works."""
-    worker = start_python("tests.projecting.worker", place, *(names or [NAME]))
-    assert worker.stdout is not None
+    worker = WORKER.start(place, *(names or [NAME]))
     assert worker.stdout.readline() == "working\n"
     return worker
 

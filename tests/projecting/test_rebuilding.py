@@ -11,12 +11,13 @@ from refold.domain.log.envelope import RecordedEvent
 from refold.infrastructure.projecting import shadow
 from refold.infrastructure.projecting.shadow import RebuildProgress
 
-from ..contract.stores import start_python
 from ..contract.writing import at_once
+from ..support.processes import Program
 from .counts import Count, Counts
 from .histories import folded_rows, live_rows, projections_of, something_of_everything, stored_rows, talk_at_length
 from .small_pages import SMALL_PAGE
 
+REBUILDER = Program("tests.projecting.rebuilder")
 pytestmark = pytest.mark.usefixtures("small_pages")
 
 
@@ -78,8 +79,7 @@ def test_killed_half_way(place: str) -> None:
     with refold.open(place) as store:
         something_of_everything(store)
         live, names = live_rows(store), list(projections_of(store))
-        killed = start_python("tests.projecting.rebuilder", place)
-        assert killed.stdout is not None
+        killed = REBUILDER.start(place)
         assert sorted(killed.stdout.readline().strip() for _ in names) == sorted(names)
         killed.kill()
         killed.communicate()

@@ -15,11 +15,12 @@ from refold.domain.errors import StorageClosedError
 from refold.infrastructure import subscription as subscription_module
 from refold.infrastructure.subscription import Subscription
 
-from ..contract.stores import start_python
 from ..contract.writing import at_once, everything
+from ..support.processes import Program
 from .histories import talk_at_length
 
 PROCESSES, EVENTS_EACH = 3, 40
+FOLLOWER, WRITER = Program("tests.projecting.follower"), Program("tests.contract.writer")
 
 
 def test_stopped_by_another_thread(store: refold.Store) -> None:
@@ -142,7 +143,7 @@ async def test_cancelled_while_it_waits(store: refold.Store, monkeypatch: pytest
 
 def follow_in_a_process(place: str, count: int) -> tuple[list[str], list[str]]:
     """Return the positions that a subscriber acknowledged, and those that it was given behind them."""
-    follower = start_python("tests.projecting.follower", place, "mailer", str(count))
+    follower = FOLLOWER.start(place, "mailer", str(count))
     *acknowledged, rest = follower.communicate(timeout=60)[0].split("acknowledged")
     assert follower.returncode == 0
     return " ".join(acknowledged).split(), rest.split()
@@ -155,8 +156,7 @@ def test_across_processes(place: str) -> None:
     with refold.open(place) as store:
         talk_at_length(store, 20)
         writers = [
-            start_python("tests.contract.writer", "any", place, f"chat:{writer}", str(writer), str(EVENTS_EACH))
-            for writer in range(PROCESSES)
+            WRITER.start("any", place, f"chat:{writer}", str(writer), str(EVENTS_EACH)) for writer in range(PROCESSES)
         ]
         first_done, again = follow_in_a_process(place, 17)
         second_done, more = follow_in_a_process(place, 33)

@@ -1,6 +1,5 @@
-"""A worker in a process of its own: `python -m tests.projecting.worker PLACE NAME...`, until it is killed."""
+"""A worker in a process of its own, until it is killed."""
 
-import sys
 import threading
 
 import refold
@@ -11,7 +10,3 @@ def main(place: str, *names: str) -> None:
     with refold.open(place) as store:
         print("working", flush=True)
         store.run_projections(threading.Event(), names)
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

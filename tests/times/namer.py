@@ -1,7 +1,5 @@
 """A process that writes to a store and names each moment; started by test_moments.py."""
 
-import sys
-
 import refold
 
 
@@ -12,7 +10,3 @@ def main(place: str, who: str, count: int) -> None:
         for number in range(count):
             chat.add_message("user", f"text {number}")
             print(f"{who}-{number}", store.name_moment(f"{who}-{number}"), chat.version, flush=True)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

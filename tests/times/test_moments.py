@@ -12,7 +12,9 @@ import refold
 from refold.domain.errors import InvalidInputError, NotFoundError
 from refold.domain.moments import STREAM
 from refold.domain.positions import Moment
-from tests.contract.stores import start_python
+from tests.support.processes import Program
+
+NAMER = Program("tests.times.namer")
 
 
 def test_a_name_stands_for_its_moment(store: refold.Store) -> None:
@@ -114,7 +116,7 @@ def test_two_handles_and_two_processes(request: pytest.FixtureRequest, tmp_path:
     place = str(tmp_path / "store.db") if kind == "sqlite" else str(request.getfixturevalue("ready_pg_url"))
     with refold.open(place) as one, refold.open(place) as other:
         one.name_moment("empty")
-        processes = [start_python("tests.times.namer", place, who, "8") for who in ("mia", "leo")]
+        processes = [NAMER.start(place, who, 8) for who in ("mia", "leo")]
         for number in range(8):
             (one, other)[number % 2].name_moment(f"mine-{number}")
         said = [line.split() for process in processes for line in process.communicate(timeout=60)[0].splitlines()]

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,7 +53,3 @@ def main(url: str, witness: str, step: str, after: str) -> None:
         for number in range(5):
             chat.add_message("user", f"more {number}")
             store.flush()
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

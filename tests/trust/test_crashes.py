@@ -12,12 +12,14 @@ import pytest
 import refold
 from refold.domain.errors import TamperedError
 from refold.infrastructure.trust import checkpoints
-from tests.contract.stores import start_python
 from tests.support.effort import IS_DEEP
+from tests.support.processes import Program
 
 from .forging import Place
 from .killed_writer import STEPS
 from .test_witness import forge_one, texts_of
+
+WRITER = Program("tests.trust.killed_writer")
 
 
 @pytest.fixture
@@ -28,9 +30,8 @@ def place(tmp_path: Path) -> Place:
 
 def killed(place: Place, step: str, after: int) -> int:
     """Let a writer be killed before a step; return its exit code."""
-    with start_python("tests.trust.killed_writer", place.url, str(place.witness), step, str(after)) as writer:
-        writer.communicate(timeout=60)
-    return writer.returncode
+    with WRITER.start(place.url, str(place.witness), step, str(after)) as writer:
+        return writer.wait(60)
 
 
 @pytest.mark.long

@@ -1,18 +1,25 @@
 """What is longer than the screen goes through a pager, at a terminal and nowhere else."""
 
 import fcntl
+import io
 import os
 import pty
 import struct
 import subprocess
+import sys
 import termios
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import refold as package
+from refold.infrastructure.cli import main
 from tests.cli.running import PROGRAM, environment, spawned
+from tests.support.processes import loaded_processes
 
+PROCESSES = loaded_processes("refold.infrastructure.cli", "pytest")
 LINES = 12
 MARK = "PAGED "
 
@@ -37,35 +44,66 @@ def pager(tmp_path: Path) -> Path:
     return path
 
 
-def at_a_terminal(*arguments: object, pager: object, **variables: str) -> tuple[int, str, str]:
-    """Run a command at a terminal of a few lines; return its exit code, what the screen shows, and stderr."""
+def at_a_terminal(
+    *arguments: object, pager: object, is_program: bool = False, **variables: str
+) -> tuple[int, str, str]:
+    """
+    Run a command at a terminal of a few lines; return its exit code, what the screen shows, and stderr.
+
+    It is a process that has Refold loaded, or the program itself, which takes several times as long.
+    """
     screen, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, 80, 0, 0))
     settings = environment(PAGER=str(pager), TERM="xterm", **variables)
     settings.pop("LINES", None)
-    command = [*PROGRAM, *map(str, arguments)]
-    with subprocess.Popen(command, stdout=terminal, stderr=subprocess.PIPE, env=settings) as process:
+    faults, complaints = os.pipe()
+    command = [*map(str, arguments)]
+    process: Any
+    if is_program:
+        process = subprocess.Popen([*PROGRAM, *command], stdout=terminal, stderr=complaints, env=settings)
         os.close(terminal)
-        shown = b""
-        # The end of a terminal is an error of input on Linux.
-        while True:
-            try:
-                part = os.read(screen, 65_536)
-            except OSError:
-                break
-            if not part:
-                break
-            shown += part
-        assert process.stderr is not None
-        said = process.stderr.read()
-        code = process.wait(60)
-    os.close(screen)
-    return code, shown.decode().replace("\r\n", "\n"), said.decode()
+        os.close(complaints)
+    else:
+        with Connection(terminal) as out, Connection(complaints, readable=False) as err:
+            process = PROCESSES.Process(target=_run, args=(command, settings, out, err))
+            process.start()
+    shown = _all_of(screen)
+    said = _all_of(faults)
+    if is_program:
+        return process.wait(60), shown.replace("\r\n", "\n"), said
+    process.join(60)
+    return process.exitcode, shown.replace("\r\n", "\n"), said
+
+
+def _all_of(file: int) -> str:
+    """Return all that comes; the end of a terminal is an error of input on Linux."""
+    found = b""
+    while True:
+        try:
+            part = os.read(file, 65_536)
+        except OSError:
+            break
+        if not part:
+            break
+        found += part
+    os.close(file)
+    return found.decode()
+
+
+def _run(command: list[str], settings: dict[str, str], out: Connection, err: Connection) -> None:
+    """Run a command in this process as the program does."""
+    os.environ.clear()
+    os.environ.update(settings)
+    for number, name, given in ((1, "stdout", out), (2, "stderr", err)):
+        os.dup2(given.fileno(), number)
+        given.close()
+        setattr(sys, name, io.TextIOWrapper(io.FileIO(number, "w", closefd=False), encoding="utf-8"))
+    sys.exit(main(command))
 
 
 def test_a_long_answer_is_paged(long: Path, pager: Path) -> None:
     """Every line of it, in its colours; a short one is printed as it is."""
-    code, shown, said = at_a_terminal("show", "long", "--db", long, pager=pager)
+    code, shown, said = at_a_terminal("show", "long", "--db", long, pager=pager, is_program=True)
     assert (code, said) == (0, "")
     assert {line[: len(MARK)] for line in shown.splitlines()} == {MARK}
     assert "long 0" in shown

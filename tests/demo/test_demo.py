@@ -1,13 +1,20 @@
 """The demo runs, shows what it should, and fails where something fails."""
 
 import json
+import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import chdir
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from scripts import demo
 from tests.cli.running import environment
+from tests.cli.running import refold as run_command
 from tests.importing.transcripts import TALK, run, written
 from tests.support.project import ROOT
 
@@ -21,6 +28,26 @@ def demonstrated(folder: Path, *arguments: object) -> subprocess.CompletedProces
     return subprocess.run(
         command, cwd=folder, env=environment(TMPDIR=str(folder)), capture_output=True, encoding="utf-8", timeout=110
     )
+
+
+@pytest.fixture
+def in_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the commands of a demo run in this process: one demo, in `test_it_shows_everything`, starts them all."""
+
+    def run_here(command: Sequence[str], *, cwd: Path, check: bool, **_: Any) -> subprocess.CompletedProcess[bytes]:
+        assert (list(command[: len(demo.REFOLD)]), check) == (demo.REFOLD, True)
+        with chdir(cwd):
+            ended = run_command(*command[len(demo.REFOLD) :])
+        print(ended.out, end="")
+        print(ended.err, end="", file=sys.stderr)
+        if ended.code:
+            raise subprocess.CalledProcessError(ended.code, command)
+        return subprocess.CompletedProcess(command, 0, ended.out.encode())
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(subprocess, "run", run_here)
+    for name in {*os.environ} - {*environment()}:
+        monkeypatch.delenv(name)
 
 
 def made(folder: Path, *arguments: str) -> bytes:
@@ -44,25 +71,27 @@ def test_it_shows_everything(tmp_path: Path) -> None:
     assert str(database) in done.stdout
 
 
-def test_it_takes_a_file_of_ones_own(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("in_process")
+def test_it_takes_a_file_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """However short; nothing is written beside it."""
     own = tmp_path / "own"
     own.mkdir()
-    done = demonstrated(tmp_path, written(own / "mine.json", [run(0, *TALK), run(1)]))
+    demo.main(str(written(own / "mine.json", [run(0, *TALK), run(1)])))
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "2 conversations, as OpenAI messages, are equal to the file's." in done.stdout
+    shown, faults = capsys.readouterr()
+    assert faults == ""
+    assert "2 conversations, as OpenAI messages, are equal to the file's." in shown
     assert [path.name for path in own.iterdir()] == ["mine.json"]
 
 
+@pytest.mark.usefixtures("in_process")
 @pytest.mark.parametrize("content", ["", "[1]"])
-def test_it_fails_where_a_step_fails(tmp_path: Path, content: str) -> None:
+def test_it_fails_where_a_step_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     """With the step's own word, and no traceback."""
-    done = demonstrated(tmp_path, written(tmp_path / "bad.json", content))
+    with pytest.raises(SystemExit, match="the demo stopped: a command exited with 1"):
+        demo.main(str(written(tmp_path / "bad.json", content)))
 
-    assert done.returncode == 1
-    assert "bad.json" in done.stderr
-    assert done.stderr.endswith("the demo stopped: a command exited with 1\n")
+    assert "bad.json" in capsys.readouterr().err
 
 
 def test_the_transcript_is_always_the_same(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from refold.infrastructure.trust.sealed_log import SEALED_CODEC, Sealed
 
 from . import writing
 from .agents import AgentsContract
+from .appending import AppendingContract
 from .calls import CallsContract
 from .calls_in_transactions import TransactionsContract
 from .chat import ChatContextContract
@@ -139,8 +140,11 @@ class TestKeyedMemoryLog(LogContract):
         return keyed_at(":memory:", monkeypatch)
 
 
-class TestKeyedPostgresLog(LogContract, DurableContract):
-    """A log with keyed digests in a database."""
+class TestKeyedPostgresLog(AppendingContract):
+    """
+    Appends to a log with keyed digests in a database; all else of it is as of the encrypted one there and of the keyed
+    one in a file.
+    """
 
     @pytest.fixture
     def store(self, ready_pg_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:

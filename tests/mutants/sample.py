@@ -138,8 +138,8 @@ class Copy:
 def places(only: str) -> list[Place]:
     """Return all defects that can be put into Refold, or into the modules whose path begins so."""
     files = [path for folder in CODE for path in sorted((ROOT / folder).rglob("*.py"))]
-    named = [(str(path.relative_to(ROOT)), path.read_text()) for path in files]
-    return [Place(name, one) for name, source in named if name.startswith(only) for one in mutants_of(source)]
+    named = {name: path for path in files if (name := str(path.relative_to(ROOT))).startswith(only)}
+    return [Place(name, one) for name, path in named.items() for one in mutants_of(path.read_text())]
 
 
 def printed_in(text: str) -> list[Place]:

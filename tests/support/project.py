@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,4 +35,11 @@ def modules(package: str) -> Iterator[tuple[str, Path]]:
 @functools.cache
 def parsed(path: Path) -> ast.Module:
     """Read a module's syntax tree."""
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    was_enabled = gc.isenabled()
+    # It would look at all trees that there are, again and again: that takes longer than to make them.
+    gc.disable()
+    try:
+        return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    finally:
+        if was_enabled:
+            gc.enable()

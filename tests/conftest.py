@@ -2,8 +2,11 @@
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from importlib import import_module
+from pathlib import Path
 from typing import cast
 
 import psycopg
@@ -62,18 +65,71 @@ LONG = (
 )
 
 
+ROOT = Path(__file__).parents[1]
+# They need packages that may not be there.
+FRAMEWORKS = "/frameworks/"
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out the files of which no test would run: to load those of all tests takes each process ten seconds."""
+    match config.getoption("markexpr"):
+        case "long" if collection_path.match("test_*.py") and not _may_be_long(collection_path):
+            return True
+        case "not long" if _place_of(collection_path).startswith(LONG):
+            return True
+    return None
+
+
+def _place_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else ""
+
+
+def _may_be_long(path: Path) -> bool:
+    """Return whether a file may have a test that takes long: contracts bring some of theirs with them."""
+    text = path.read_text("utf-8")
+    is_contract = path.parent.name == "contract" and "Contract" in text
+    return is_contract or _place_of(path).startswith(LONG) or "mark.long" in text or "browser" in text
+
+
+# The files of which `scripts/test --long` would miss a test.
+MISSED = pytest.StashKey[set[str]]()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the tests that take long, and put them before all others."""
     for item in items:
         if item.nodeid.startswith(LONG) or "browser" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.long)
     items.sort(key=lambda item: 0 if item.nodeid.startswith(FIRST) else 1 if item.get_closest_marker("long") else 2)
+    long = {item.path for item in items if item.get_closest_marker("long")}
+    config.stash[MISSED] = {_place_of(path) for path in long if not _may_be_long(path)}
 
 
-def pytest_collection() -> None:
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
     """Let the garbage collector rest while thousands of tests are collected, which all stay."""
     gc.disable()
+    _load_share(session.config)
+
+
+def _load_share(config: pytest.Config) -> None:
+    """
+    Load some of the tests before all of them are collected, each of several processes its own.
+
+    Where nothing is compiled yet, as in a fresh clone, each would compile all of them otherwise, at the same time.
+    """
+    given = getattr(config, "workerinput", None)
+    if given is None or sys.dont_write_bytecode:
+        return
+    number, count = int(given["workerid"].removeprefix("gw")), given["workercount"]
+    folders = [Path(argument.partition("::")[0]).absolute() for argument in config.args]
+    found = {path for folder in folders for path in (folder.rglob("test_*.py") if folder.is_dir() else [folder])}
+    places = (_place_of(path) for path in sorted(found) if not pytest_ignore_collect(path, config))
+    for place in [place for place in places if place.startswith("tests/") and FRAMEWORKS not in place][number::count]:
+        # Whoever collects it reports what is wrong with it, or why it is skipped.
+        with suppress(Exception, pytest.skip.Exception):
+            import_module(place.removesuffix(".py").replace("/", "."))
 
 
 def pytest_collection_finish() -> None:

@@ -9,6 +9,9 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
+from tests.conftest import MISSED
 from tests.support.project import PACKAGES, PURE, ROOT, files, modules, parsed
 
 FUNCTION_LINES_MAX = 70
@@ -167,3 +170,8 @@ def test_pure_layers_do_not_print() -> None:
     ]
 
     assert found == []
+
+
+def test_long_tests_are_in_files_that_say_so(request: pytest.FixtureRequest) -> None:
+    """As `scripts/test --long` expects, which loads no other file; shown where all tests are collected."""
+    assert request.config.stash[MISSED] == set()

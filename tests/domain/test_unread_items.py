@@ -1,6 +1,7 @@
 """The items of a chat that was opened from a snapshot: each is read when it is used, whatever way the list is read."""
 
 import copy
+import gc
 import heapq
 import itertools
 import json
@@ -12,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import msgspec
@@ -33,6 +33,7 @@ from refold.domain.context.snapshot import Snapshot
 from refold.domain.errors import DamagedError, DecisionRefusedError, StorageClosedError
 from refold.domain.frozen import FrozenList
 
+from ..contract.writing import at_once
 from .chat_events import said
 
 ITEMS = 300
@@ -80,6 +81,8 @@ def opened(kept: tuple[str, list[ChatItem]], tmp_path: Path, monkeypatch: pytest
     """The chat, opened from its snapshot in a copy of the store."""
     monkeypatch.setattr(folded_stream, "SNAPSHOT_EVENTS", 200)
     monkeypatch.setattr(item_list, "MADE_AT_ONCE", 100)
+    # All that pytest collected is frozen: Python would count it, object by object, for each of these tests.
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
     made = Opened(shutil.copy(kept[0], tmp_path / "store.db"), kept[1])
     whole = _Source.read
 
@@ -443,18 +446,12 @@ async def test_a_list_is_read_before_an_event_loop_gets_it(opened: Opened) -> No
 
 def test_threads_read_the_same_items(opened: Opened) -> None:
     """Each sees every item whole, whoever reads it."""
-    items = opened.chat.items
+    items, steps = opened.chat.items, (1, 2, 1, 3, 1)
     seen: list[Any] = []
-    threads = [
-        Thread(target=lambda step=step: seen.append([items[place].id for place in range(0, ITEMS, step)]))
-        for step in (1, 2, 1, 3, 1)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    read = [lambda step=step: seen.append([items[place].id for place in range(0, ITEMS, step)]) for step in steps]
+    assert at_once(*read) == []
     whole = [item.id for item in opened.whole]
-    assert sorted(map(len, seen)) == sorted(len(whole[::step]) for step in (1, 2, 1, 3, 1))
+    assert sorted(map(len, seen)) == sorted(len(whole[::step]) for step in steps)
     assert all(found in (whole, whole[::2], whole[::3]) for found in seen)
     assert items == opened.whole
 

@@ -31,8 +31,8 @@ from refold.window import ContextItem as WindowItem
 from ..domain.memory.remembering import about
 from .writing import append, new, said
 
-# A change that copied those before it would take 8 bytes for each of them, several times over.
-CHANGES = 4_000
+# A change that copied those before it would take 8 bytes for each of them, beside its own.
+CHANGES = 2_000
 BYTES_MAX = 16_000
 TOO_LARGE = -1
 # Of the contexts that are let go of: the last one, and the last work of some threads of the pool.

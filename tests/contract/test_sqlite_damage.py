@@ -180,12 +180,13 @@ def test_a_renamed_stream(store: Store) -> None:
     require_damage(store.open(), "event chat:c@1", stream="chat:c")
 
 
-@pytest.mark.parametrize("column", ["body", "digests", "checksum"])
-def test_every_byte_of_a_block(store: Store, column: str) -> None:
+# Of the 32 bytes of each digest at least one.
+@pytest.mark.parametrize(("column", "step"), [("body", 31), ("digests", 31), ("checksum", 1)])
+def test_every_byte_of_a_block(store: Store, column: str, step: int) -> None:
     """A flipped byte anywhere in a block is told, and the block is named."""
     log = sealed(store)
 
-    for _ in flipped(store, "block", column, "key = 1", step=13):
+    for _ in flipped(store, "block", column, "key = 1", step=step):
         require_damage(log, r"block 1 \(of positions 1 to 512\)", ways=["read_events", "read_all"])
 
     assert len(log.read(A)) == 300

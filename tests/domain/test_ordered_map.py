@@ -15,7 +15,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 200), KEYS, st.one_of(st.none(), st.
 LOOKS = st.lists(st.integers(0, 200), max_size=30)
 
 
-@settings(max_examples=200)
+@settings(max_examples=settings().max_examples * 10)
 @given(changes=CHANGES, looks=LOOKS)
 def test_every_version_stays_what_it_was(changes: list[tuple[int, int, int | None]], looks: list[int]) -> None:
     """Versions branch off any older one; each equals a plain dict that went the same way."""

@@ -12,7 +12,7 @@ from refold.domain.chat.events import ChatItemEvent, FunctionCalled, FunctionRet
 from tests.domain.chat_events import configured, handed, said
 
 # Hundreds of contexts, and in the deep profile tens of thousands: the rules are about what stands beside what.
-MANY = settings(max_examples=settings().max_examples * 28)
+MANY = settings(max_examples=settings().max_examples * 20)
 FEW = settings(MANY, max_examples=MANY.max_examples // 2)
 
 PIXEL = (

@@ -8,7 +8,7 @@ from typing import Any
 
 import pydot
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from refold.domain.trajectory.factory import RunFactory
@@ -95,7 +95,6 @@ def _mermaid_text(text: str) -> str:
     return re.sub("#([0-9]+);", lambda found: chr(int(found[1])), text.replace("<br/>", "\n"))
 
 
-@settings(deadline=None, max_examples=15)
 @given(LABELS)
 @example(NASTY)
 def test_names_survive_in_dot(labels: list[str]) -> None:
@@ -105,7 +104,6 @@ def test_names_survive_in_dot(labels: list[str]) -> None:
     assert dot_texts(graph.to_dot())[0] == [shown(name) for name in graph]
 
 
-@settings(deadline=None, max_examples=60)
 @given(LABELS)
 def test_names_survive_in_mermaid(labels: list[str]) -> None:
     """Whatever characters they hold; a line of Mermaid is a line, and none begins as a list would."""

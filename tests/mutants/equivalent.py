@@ -114,7 +114,7 @@ EQUIVALENT = {
     ): "it was opened for reading just before, so that it is there",
     ("domain/window/state.py", "return Held(version, event, (0, 1))"): _NO_PLACE,
     ("domain/window/state.py", "return Held(version, event, (1, 0))"): _NO_PLACE,
-    ("domain/window/state.py", "return _with(state, Held(version, added, (version, 1)))"): _ONE_BY_ITSELF,
+    ("domain/window/state.py", "return _with(state, Held(version, recorded, (version, 1)))"): _ONE_BY_ITSELF,
     ("domain/trajectory/descriptions.py", "pass  # not end.cancel()"): (
         "Python looks itself whether the loop was closed before the task was done"
     ),

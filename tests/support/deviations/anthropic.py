@@ -35,7 +35,7 @@ def modelled(items: Sequence[Item], on: Collection[str]) -> Any:
 
 def _drafted(items: Sequence[Item], on: Collection[str]) -> list[Message]:
     messages: list[Message] = []
-    # Parts that are left out of a message: they have neither text nor image.
+    # Whether the next call joins the calls before it; a message ends a batch, even one with neither text nor image.
     is_open = False
     for place, item in enumerate(items):
         if item["type"] == "message" and item["role"] in ("user", "assistant"):

@@ -22,7 +22,7 @@ Content = dict[str, Any]
 
 
 class ValidationError(ValueError):
-    """Replaces pydantic's error of the same name."""
+    """In the model, an error in the place of pydantic's of the same name."""
 
 
 def explain(

@@ -25,7 +25,7 @@ def is_instructions(item: Item) -> bool:
 
 
 def is_summary(item: Item) -> bool:
-    """Return whether an item is a message that gives instructions."""
+    """Return whether an item is a message that summarises others."""
     return is_message(item) and bool((item.get("extra") or {}).get("summary"))
 
 

@@ -164,8 +164,9 @@ def has_usage(item: ChatItemEvent) -> bool:
 
 
 def without_usage(item: ChatItemEvent) -> ChatItemEvent:
-    """Return an item with nothing in the field that stores its usage."""
-    return _storing(item, b"")
+    """Return an item without its usage and all else in the field that stores it, but for the model."""
+    model = _stored(item).get("model")
+    return _storing(item, canonical_json({"model": model}, what="the model") if model else b"")
 
 
 def _stored(item: ChatItemEvent) -> Mapping[str, Any]:

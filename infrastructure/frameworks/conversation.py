@@ -8,8 +8,9 @@ framework can read items that another one recorded: it gets them in its own form
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -149,18 +150,23 @@ class Conversation:
         return renamed
 
     def items_of(
-        self, messages: Iterable[Message], held: Items | None = None, is_counted: IsCounted | None = None
+        self,
+        messages: Iterable[Message],
+        held: Items | None = None,
+        is_counted: IsCounted | None = None,
+        leaving: Mapping[str, ChatItemEvent] = MappingProxyType({}),
     ) -> list[list[ChatItemEvent]]:
         """
         Return the items of each message. The first item of a message has its id, unless the chat `held` one with it.
 
-        Messages that are counted elsewhere have no usage.
+        Messages that are counted elsewhere have no usage, and neither have those whose usage the first item of the
+        message has that they take the place of: the one in `leaving` under their id, or else the held one.
 
         Raises:
             InvalidInputError: a message is none of this form, or cannot be kept as JSON.
         """
         taken: set[str] = set()
-        return [self._read(message, held, taken, is_counted) for message in messages]
+        return [self._read(message, held, taken, is_counted, leaving) for message in messages]
 
     def add(
         self,
@@ -216,10 +222,12 @@ class Conversation:
         held = chat.recorded_items()
         kept = self.kept(held)
         stay = _common(kept, messages)
-        leaving = [item_id for place, one in enumerate(kept) if place not in stay for item_id in one.item_ids]
+        gone = [one for place, one in enumerate(kept) if place not in stay]
+        leaving = [item_id for one in gone for item_id in one.item_ids]
         places = {index: place for place, index in stay.items()}
         missing = [index for index in range(len(messages)) if index not in places]
-        groups = self.items_of([messages[index] for index in missing], held, is_counted)
+        before = {one.message["id"]: held[one.end - len(one.item_ids)] for one in gone if one.message.get("id")}
+        groups = self.items_of([messages[index] for index in missing], held, is_counted, before)
         made = dict(zip(missing, groups, strict=True))
         # New messages come directly before the next message that stays, or at the end if none follows.
         new: dict[int | None, list[ChatItemEvent]] = {}
@@ -237,15 +245,21 @@ class Conversation:
             chat._record(EvictItems(chat.stream_id, tuple(leaving), reason, partners=False))
 
     def _read(
-        self, message: Message, held: Items | None, taken: set[str], is_counted: IsCounted | None
+        self,
+        message: Message,
+        held: Items | None,
+        taken: set[str],
+        is_counted: IsCounted | None,
+        leaving: Mapping[str, ChatItemEvent],
     ) -> list[ChatItemEvent]:
         given = message.get("id")
         ordinal = held.ordinal(given) if held is not None and isinstance(given, str) else None
         is_free = isinstance(given, str) and given not in taken and ordinal is None
         receiver = Receiver(REAL_SYSTEM, first_id=given if given and is_free else None)
         self._form.read(message, receiver)
-        # A message that was changed is recorded again, and its answer was still one.
-        before = held.item_table.items[ordinal] if held is not None and ordinal is not None else None
+        # A changed message is recorded again, but the model gave its answer once.
+        earlier = held.item_table.items[ordinal] if held is not None and ordinal is not None else None
+        before = leaving.get(given, earlier) if isinstance(given, str) else None
         is_repeated = before is not None and _has_same_usage(before, receiver.items)
         if is_repeated or (is_counted and given and any(map(has_usage, receiver.items)) and is_counted(given)):
             receiver.items[:] = map(without_usage, receiver.items)

@@ -49,7 +49,7 @@ class LlamaForm:
         if role in OUTPUTS:
             output = "\n".join(part for part in parts if isinstance(part, str))
             parts = [Result(str(beside.get("name") or ""), output, beside.get("tool_call_id"))]
-        elif not any(isinstance(part, Call) for part in parts):
+        elif ROLES.get(role) == "assistant" and not any(isinstance(part, Call) for part in parts):
             parts += _calls_beside(beside.get("tool_calls"))
         read_parts(ROLES.get(role, "user"), parts, into, "a message")
 
@@ -222,8 +222,8 @@ def _calls_beside(given: Any) -> Iterator[Call]:
     for call in given if isinstance(given, list) else ():
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict) and isinstance(name := function.get("name"), str):
-            call_id = call.get("id")
-            yield Call(name, function.get("arguments") or "", call_id if isinstance(call_id, str) else None)
+            arguments, call_id = function.get("arguments"), call.get("id")
+            yield Call(name, "" if arguments is None else arguments, call_id if isinstance(call_id, str) else None)
 
 
 def _block(part: str | Picture | Call | Result) -> dict[str, Any]:

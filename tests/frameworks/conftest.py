@@ -31,6 +31,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[refold.Sto
 
 
 @pytest.fixture
+def memory() -> Iterator[refold.Store]:
+    """An empty store in memory, where the kind of store cannot matter."""
+    with refold.open(":memory:") as opened:
+        yield opened
+
+
+@pytest.fixture
 def events_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of events of each read of an SQLite log; no call folds more than it reads."""
     counts: list[int] = []

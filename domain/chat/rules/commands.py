@@ -126,11 +126,16 @@ class EvictItems(msgspec.Struct, frozen=True):
 
 
 class RestoreItems(msgspec.Struct, frozen=True):
-    """Put items back into the view; without ids those that left last."""
+    """
+    Put items back into the view; without ids those that left last.
+
+    Without `partners` neither outputs of calls, nor calls of outputs, nor thinking come along.
+    """
 
     stream: str
     ids: tuple[str, ...] | None = None
     reason: str | None = None
+    partners: bool = True
 
 
 class PinItems(msgspec.Struct, frozen=True):

@@ -244,7 +244,7 @@ def restore_items(command: RestoreItems, state: ChatState) -> list[chat.ChatEven
         gone = [ordinal for ordinal in _ordinals_named(stream, command.ids, items) if not items.shows(ordinal)]
         for ordinal in gone:
             _require_unchanged(stream, items, ordinal)
-    back = with_thinking(items, gone, are_gone=True)
+    back = with_thinking(items, gone, are_gone=True) if command.partners else sorted(set(gone))
     if not back:
         return []
     reason = require_optional(command.reason, "the reason")

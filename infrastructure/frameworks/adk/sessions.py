@@ -20,7 +20,7 @@ from google.adk.sessions.state import State
 
 from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ChatItemEvent
-from ....domain.chat.rules.commands import EvictItems
+from ....domain.chat.rules.commands import EvictItems, RestoreItems
 from ....domain.clock import REAL_SYSTEM
 from ....domain.concurrency.threads import in_thread
 from ....domain.context.journal import retried
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 # Items that left the view for these reasons are still events of the session: the kit itself leaves them out.
 LEFT_BY_KIT = f"{NAME}: "
 REWOUND, COMPACTED = f"{LEFT_BY_KIT}rewound", f"{LEFT_BY_KIT}compacted"
+LIVE_AGAIN = f"{LEFT_BY_KIT}live again"
 STALE = (
     "the session has been modified in storage since it was loaded: get it again with get_session before you append more"
 )
@@ -398,47 +399,53 @@ def _require_fresh(found: OpenChat, session: Session) -> None:
         raise StaleSessionError(STALE)
 
 
-def _decoded(entry: Entry) -> Message:
-    message: Message = msgspec.json.decode(entry.encoded)
-    return message
-
-
 def _apply(found: OpenChat, message: Message) -> None:
     """Take out of the view what a rewind undoes or a compaction sums up, and put back what is live again."""
     if not (message["actions"].get("rewind_before_invocation_id") or message["actions"].get("compaction")):
         return
     chat, entries = found.chat, list(found.entries())
-    events = list(map(_decoded, entries))
-    before, now = _left_out(events[:-1]), _left_out(events)
+    out = _left_out([_marks_of(entry.encoded) for entry in entries])
     stay, hidden = set(chat.pinned_ids()), {item.id for item in _left_by_kit(chat)}
-    # A rewind undoes a compaction, too: what that summed up is live again.
-    back = [one for place, entry in enumerate(entries) if place not in now for one in entry.item_ids if one in hidden]
+    # A rewind undoes a compaction, too: what that summed up is live again. Its partners stay out if the kit or a person
+    # left them out.
+    back = [one for place, entry in enumerate(entries) if place not in out for one in entry.item_ids if one in hidden]
     if back:
-        chat.restore(back, reason=REWOUND)
+        chat._record(RestoreItems(chat.stream_id, tuple(back), LIVE_AGAIN, partners=False))
     shown = {item.id for item in chat.recorded_items()} - stay
     for reason in (REWOUND, COMPACTED):
-        chosen = (entries[place] for place, why in now.items() if why == reason and before.get(place) != why)
+        chosen = (entries[place] for place, why in out.items() if why == reason)
         ids = tuple(one for entry in chosen for one in entry.item_ids if one in shown)
         if ids:
             chat._record(EvictItems(chat.stream_id, ids, reason, partners=False))
 
 
-def _left_out(events: Sequence[Message]) -> dict[int, str]:
+class _Marks(msgspec.Struct):
+    """The fields of a stored event that say what the kit leaves out; to decode all takes five times as long."""
+
+    timestamp: float | str
+    invocation_id: str | None = None
+    actions: dict[str, Any] = {}
+
+
+_marks_of = msgspec.json.Decoder(_Marks).decode
+
+
+def _left_out(events: Sequence[_Marks]) -> dict[int, str]:
     """Return the places of the events that the kit leaves out when it asks a model, each with the reason."""
     firsts: dict[str, int] = {}
     for place, event in enumerate(events):
-        firsts.setdefault(event.get("invocation_id") or "", place)
+        firsts.setdefault(event.invocation_id or "", place)
     out: dict[int, str] = {}
     place = len(events) - 1
     while place >= 0:
-        wanted = events[place]["actions"].get("rewind_before_invocation_id")
+        wanted = events[place].actions.get("rewind_before_invocation_id")
         first = min(place, firsts.get(wanted, place)) if wanted else place
         out |= dict.fromkeys(range(first, place), REWOUND)
         place = first - 1
     compactions = {
         place: (one["start_timestamp"], one["end_timestamp"])
         for place, event in enumerate(events)
-        if place not in out and (one := event["actions"].get("compaction"))
+        if place not in out and (one := event.actions.get("compaction"))
     }
     # A range within another one has no summary of its own; of equal ranges the last one has it.
     ranges: list[tuple[float, float]] = []
@@ -449,7 +456,7 @@ def _left_out(events: Sequence[Message]) -> dict[int, str]:
             ranges.append((start, end))
     for place, event in enumerate(events) if ranges else ():
         if place not in out and place not in compactions:
-            at = float(event["timestamp"])
+            at = float(event.timestamp)
             # The last range that begins before it also ends last.
             near = bisect_right(ranges, (at, inf))
             if near and at <= ranges[near - 1][1]:

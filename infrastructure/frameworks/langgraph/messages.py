@@ -75,6 +75,12 @@ DEFAULTS: dict[str, Any] = {
     "status": "success",
     "chunk_position": None,
 }
+# The fields that items are read from; and which of `response_metadata` name the model.
+READ = (
+    *("type", "content", "id", "name", "role", "status", "tool_call_id", "tool_calls", "usage_metadata"),
+    "additional_kwargs",
+)
+MODEL = ("model_name", "model")
 # The field of a plain message that has the bytes of the serializer.
 WHOLE = "serialized"
 
@@ -96,22 +102,24 @@ class LangChainForm:
         base = kind.removesuffix("MessageChunk").lower()
         content, where = message.get("content", ""), f"a message of type {kind!r}"
         # Beside chat completions of OpenAI, whose refusals are no part of the content.
-        content = content or refusal_in(message.get("additional_kwargs") or {}) or content
+        beside = message.get("additional_kwargs")
+        content = content or (refusal_in(beside) if isinstance(beside, dict) else "") or content
         if base == "tool":
             is_error = message.get("status") == "error"
             text = content if isinstance(content, str) else as_text(content, where)
             into.answer(message.get("name") or "", text, message.get("tool_call_id"), is_error=is_error, where=where)
             return
-        calls = [call for call in message.get("tool_calls", ()) if isinstance(call, dict)]
+        given = message.get("tool_calls")
+        calls = [call for call in given if _is_call(call)] if isinstance(given, list) else []
         parts = _parts(content, into)
         if parts or not calls:
             role = message.get("role") if base == "chat" else ROLES.get(base)
-            into.say(role if role in TYPES else "user", parts, {}, where)
+            into.say(role if isinstance(role, str) and role in TYPES else "user", parts, {}, where)
             if content and not parts:
                 # Blocks such as thinking alone, which only their provider understands.
                 into.items[0] = msgspec.structs.replace(into.items[0], origin=Origin(apart=True))
         for call in calls:
-            into.call(str(call.get("name")), call.get("args", {}), call.get("id"), {}, where)
+            into.call(call["name"], call.get("args", {}), call.get("id"), {}, where)
         if base == "ai":
             _count(message, into)
 
@@ -134,6 +142,11 @@ class LangChainForm:
             return message
         calls = [_call(item) for item in items if isinstance(item, FunctionCalled)]
         return {**message, "tool_calls": calls} if calls else message
+
+
+def _is_call(call: Any) -> bool:
+    """Return whether this is a call of LangChain's: the field of a user's own class may hold anything."""
+    return isinstance(call, dict) and isinstance(call.get("name"), str) and isinstance(call.get("id"), str | None)
 
 
 def _parts(content: Any, into: Receiver) -> str | list[str | Image]:
@@ -159,7 +172,9 @@ def _picture(part: Any) -> Picture | None:
     if part.get("type") == "image":
         source = part["source"] if isinstance(part.get("source"), dict) else part
         data, kind = source.get("base64") or source.get("data"), source.get("mime_type") or source.get("media_type")
-        return picture_of(data, kind) or picture_at(source.get("url"))
+        found = picture_of(data, kind) or picture_at(source.get("url"))
+        if found:
+            return found
     image = part.get("image_url")
     return picture_at(image.get("url") if isinstance(image, dict) else image)
 
@@ -192,10 +207,10 @@ def _count(message: Message, into: Receiver) -> None:
     usage, name = message.get("usage_metadata"), message.get("name")
     if isinstance(name, str) and name:
         into.items[0] = msgspec.structs.replace(into.items[0], agent_id=name)
-    if not usage:
+    if not isinstance(usage, dict):
         return
-    about = message.get("response_metadata") or {}
-    model = about.get("model_name") or about.get("model")
+    about = message.get("response_metadata")
+    model = next((about[name] for name in MODEL if about.get(name)), None) if isinstance(about, dict) else None
     named = {"model": model} if isinstance(model, str) and model else {}
     with suppress(InvalidInputError):
         put_usage(into.items, metrics_of(None, usage, **named), what="the usage of a message")
@@ -231,8 +246,12 @@ def _plain_of(message: BaseMessage, values: Values) -> Message:
                 plain[name] = copied(value)
         return plain
     packed = values.pack(message, f"the message {message.id!r}")
-    # The rest is not read back from these fields: they are for the items, which have calls, names and usage, too.
-    return {"type": "human", **{name: value for name, value in plain.items() if is_json(value)}, WHOLE: packed}
+    # A message is read back from `packed` alone; the other fields are for its items: calls, names, usage.
+    shown = {name: plain[name] for name in READ if name in plain and is_json(plain[name])}
+    about = plain.get("response_metadata")
+    if isinstance(about, dict):
+        shown["response_metadata"] = {name: about[name] for name in MODEL if isinstance(about.get(name), str)}
+    return {"type": "human", **shown, WHOLE: packed}
 
 
 class Row(NamedTuple):

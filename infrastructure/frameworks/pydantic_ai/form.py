@@ -210,7 +210,7 @@ def _content_of(part: str | Image) -> Any:
     head, found, data = part.image.partition(BASE64)
     media_type = head.removeprefix(DATA_URL)
     if not found or media_type == head:
-        # In capitals, or with parameters, it is one as well; the form above comes back letter by letter.
+        # A data URL in capitals, or with parameters behind `base64`; that of this form keeps the letters of its type.
         inline = inline_of(part.image) if is_data_url(part.image) else None
         if inline is None:
             return {"kind": "image-url", "url": part.image}

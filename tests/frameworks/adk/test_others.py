@@ -1,19 +1,21 @@
 """Others beside the kit in one chat: what they add, what comes too late, and what is no event."""
 
 import asyncio
+import random
 from contextvars import Context
 from typing import Any
 
 import pytest
+from google.adk.events._rewind_events import _apply_rewinds
 from google.adk.events.event import Event
 from google.adk.events.event_actions import EventActions, EventCompaction
-from google.adk.flows.llm_flows.contents import _get_contents
+from google.adk.flows.llm_flows.context._compaction import _process_compaction_events
 from google.adk.sessions import Session
 from google.genai import types
 
 import refold
 from refold.adk import RefoldSessionService
-from refold.chat import ImageContent
+from refold.chat import FunctionCall, FunctionCallOutput, ImageContent
 from refold.domain.chat.context import ChatContext
 from refold.domain.chat.saved_states import SavedStates
 from refold.domain.errors import ConcurrencyError, InvalidInputError
@@ -259,25 +261,90 @@ def summed_up(text: str, start: float, end: float, invocation_id: str) -> Event:
     return Event(author="user", actions=actions, invocation_id=invocation_id, timestamp=end + 0.5)
 
 
-async def test_the_chat_shows_what_the_kit_sends_to_a_model(store: refold.Store) -> None:
-    """Summaries may overlap, be within others, and be undone by a rewind, which brings back what they summed up."""
-    service = RefoldSessionService(store)
+def rewound(invocation_id: str, at: float) -> Event:
+    """Return the event of a rewind."""
+    return Event(author="user", actions=EventActions(rewind_before_invocation_id=invocation_id), timestamp=at)
+
+
+def part_of_call(part: types.Part, at: float, invocation_id: str) -> Event:
+    """Return the event of a call, or of its output."""
+    role = "model" if part.function_call else "user"
+    content = types.Content(role=role, parts=[part])
+    return Event(author="clerk", content=content, timestamp=at, invocation_id=invocation_id)
+
+
+def called(call_id: str, at: float, invocation_id: str = "i") -> Event:
+    """Return the event of a call."""
+    return part_of_call(types.Part(function_call=types.FunctionCall(id=call_id, name="f", args={})), at, invocation_id)
+
+
+def returned(call_id: str, at: float, invocation_id: str = "i") -> Event:
+    """Return the event of an output."""
+    output = types.FunctionResponse(id=call_id, name="f", response={"result": "r"})
+    return part_of_call(types.Part(function_response=output), at, invocation_id)
+
+
+def sent_by_kit(events: list[Event]) -> set[tuple[str, str | None]]:
+    """Return the texts, calls and outputs that the kit sends to a model."""
+    live = _process_compaction_events(_apply_rewinds(events))
+    parts = [part for event in live if event.content for part in event.content.parts or ()]
+    calls = {("function_call", part.function_call.id) for part in parts if part.function_call}
+    outputs = {("function_call_output", part.function_response.id) for part in parts if part.function_response}
+    return {("message", part.text) for part in parts if part.text} | calls | outputs
+
+
+def shown_in(chat: refold.ChatContext) -> set[tuple[str, str | None]]:
+    """Return the texts, calls and outputs in the view of a chat."""
+    chat.refresh()
+    texts = {("message", item.text) for item in chat.messages() if item.text}
+    return texts | {
+        (item.type, item.call_id) for item in chat.items if isinstance(item, FunctionCall | FunctionCallOutput)
+    }
+
+
+def random_event(draw: random.Random, number: int, waiting: list[str]) -> Event:
+    """Return a text, a call, an output, a compaction or a rewind; some come with a time that is over."""
+    sort, at, invocation_id = draw.random(), 1_000.0 + number, f"i{number // 2}"
+    if sort > 0.8:
+        return rewound(draw.choice([f"{kind}{some}" for kind in "ic" for some in range(number + 1)]), at)
+    if sort > 0.6:
+        start = draw.randint(1_000, 1_000 + number)
+        return summed_up(f"s{number}", start, draw.randint(start, 1_000 + number), f"c{number}")
+    at -= draw.randint(1, 6) if draw.random() < 0.15 else 0
+    if sort > 0.4 and waiting:
+        return returned(waiting.pop(0), at, invocation_id)
+    if sort > 0.25:
+        waiting.append(f"call{number}")
+        return called(waiting[-1], at, invocation_id)
+    return said(f"t{number}", invocation_id=invocation_id, timestamp=at)
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_the_chat_shows_what_the_kit_sends_to_a_model(memory: refold.Store, seed: int) -> None:
+    """
+    Summaries may overlap, be within others, and be undone by a rewind, which brings back what they summed up.
+
+    They are compared after each compaction and rewind: an event that comes too late is left out with the next one.
+    """
+    draw, waiting = random.Random(seed), list[str]()
+    service = RefoldSessionService(memory)
     session = await filled(service)
-    chat = store.chat(service.chat_id(**KEY))
-    for event in (
-        *(said(f"t{number}", invocation_id=f"i{number}", timestamp=1_000.0 + number) for number in range(4)),
-        summed_up("s0-1", 1_000.0, 1_001.0, "c1"),
-        summed_up("s1-2", 1_001.0, 1_002.0, "c2"),
-        summed_up("s1-1", 1_001.0, 1_001.0, "c3"),
-        Event(author="user", actions=EventActions(rewind_before_invocation_id="c2"), timestamp=1_010.0),
-        said("t4", invocation_id="i4", timestamp=1_011.0),
-        summed_up("s1-4", 1_001.0, 1_011.0, "c4"),
-        Event(author="user", actions=EventActions(rewind_before_invocation_id="i3"), timestamp=1_012.0),
-        Event(author="user", actions=EventActions(rewind_before_invocation_id="i1"), timestamp=1_013.0),
-        Event(author="user", actions=EventActions(rewind_before_invocation_id="c1"), timestamp=1_014.0),
-    ):
+    chat = memory.chat(service.chat_id(**KEY))
+    for number in range(16):
+        event = random_event(draw, number, waiting)
         await service.append_event(session, event)
-        sent = {part.text for one in _get_contents(None, session.events) for part in one.parts or ()}
-        chat.refresh()
-        assert {item.text for item in chat.messages() if item.text} == sent
-    assert sent == {"t0", "t1", "t2", "t3"}
+        if event.actions.compaction or event.actions.rewind_before_invocation_id:
+            assert shown_in(chat) == sent_by_kit(session.events)
+
+
+async def test_a_rewind_brings_back_nothing_that_a_person_took_out(memory: refold.Store) -> None:
+    """Not even the output of a call that is live again."""
+    service = RefoldSessionService(memory)
+    await filled(service, called("c7", 1_001.0), summed_up("s", 1_000.5, 1_001.0, "c1"), returned("c7", 1_004.0))
+    chat = memory.chat(service.chat_id(**KEY))
+    chat.evict([item.id for item in chat.items if item.type == "function_call_output"], reason="secret")
+    again = await service.get_session(**KEY)
+    assert again is not None
+    await service.append_event(again, rewound("c1", 1_006.0))
+
+    assert shown_in(chat) == {("function_call", "c7")}

@@ -30,17 +30,21 @@ def counted(store: Store) -> tuple[int, int]:
 
 def test_an_answer_that_is_changed_counts_once(store: Store) -> None:
     """A node may mark a message, or redact it: the model gave one answer. Another answer under its id counts, too."""
-    contents = ["fine", "[redacted]", "fine again"]
-    usages = [USAGE, USAGE, USAGE | {"input_tokens": 8}]
+    contents = ["", "fine", "[redacted]", "fine again", "[redacted again]"]
+    other = USAGE | {"input_tokens": 8}
+    usages = [None, USAGE, USAGE, other, other]
 
     def answer(state: Any) -> dict[str, Any]:
         turn = sum(message.type == "human" for message in state["messages"]) - 1
-        return {"messages": [AIMessage(contents[turn], id="a", usage_metadata=usages[turn])]}
+        about = {"model_name": "gpt"} if usages[turn] else {}
+        return {"messages": [AIMessage(contents[turn], id="a", usage_metadata=usages[turn], response_metadata=about)]}
 
-    for turn, expected in enumerate([(7, 2), (7, 2), (15, 4)]):
+    for turn, expected in enumerate([(0, 0), (7, 2), (7, 2), (15, 4), (15, 4)]):
         chatting(RefoldSaver(store), answer).invoke(said("hello", f"h{turn}"), thread())
         assert counted(store) == expected
-    assert [item.text for item in store.chat("t").messages()] == ["hello", "fine again", "hello", "hello"]
+    shown = store.chat("t").messages()
+    assert [item.text for item in shown] == ["hello", "[redacted again]", *["hello"] * 4]
+    assert shown[1].metrics == {"model": "gpt"}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -62,6 +66,24 @@ def test_a_message_with_an_object_in_it_has_its_items(store: Store) -> None:
     assert [message.id for message in values(RefoldSaver(store), thread())["messages"]] == ["h", "a", "o"]
 
 
+class Noted(HumanMessage):
+    """A message of the user's own class."""
+
+    tool_calls: Any = None
+    role: Any = None
+
+
+@pytest.mark.parametrize("calls", [None, 4, [{"id": 3, "name": "x"}], [{"args": "no JSON"}], ["x"]])
+def test_a_message_of_a_class_of_ones_own_may_have_any_fields(memory: Store, calls: Any) -> None:
+    """Under the names of LangChain's, too. What is no call is not shown as one."""
+    messages = [Noted("hello", id="h", tool_calls=calls, role=["a"])]
+    answer = AIMessage("fine", id="a", response_metadata={"logprobs": City("Lyon")})
+    put(RefoldSaver(memory), thread(), messages=[*messages, answer])
+
+    assert [item.type for item in memory.chat("t").items] == ["message", "message"]
+    assert [message.id for message in values(RefoldSaver(memory), thread())["messages"]] == ["h", "a"]
+
+
 @pytest.mark.parametrize(
     "block",
     [
@@ -70,6 +92,7 @@ def test_a_message_with_an_object_in_it_has_its_items(store: Store) -> None:
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}},
         {"type": "image", "url": "data:image/png;base64,iVBORw0KGgo="},
         {"type": "image_url", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+        {"type": "image", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
     ],
 )
 def test_an_image_in_a_block_of_any_form_is_an_image(memory: Store, block: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, Messag
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 import refold
+from refold.chat import FunctionCall
 from refold.domain.chat.rules.commands import EvictItems
 from refold.domain.errors import InvalidInputError
 from refold.infrastructure.store import Store
@@ -155,6 +156,17 @@ async def test_calls_beside_the_blocks_are_items(store: Store, blocks: list[Tool
     assert [item.type for item in store.chat("s1").items] == ["function_call", "function_call_output"]
     assert [one["role"] for one in store.chat("s1").to_openai_messages()] == ["assistant", "tool"]
     assert await ours.get_messages("s1") == [asked, answered]
+
+
+async def test_only_a_model_calls(memory: Store) -> None:
+    """What is beside the message of a user is no call; and a call without arguments has an empty object."""
+    beside = {"tool_calls": [{"id": "c3", "function": {"name": "ping", "arguments": {}}}]}
+    messages = [ChatMessage("t", role=role, additional_kwargs=beside) for role in ("user", "assistant")]
+    await RefoldChatStore(memory).add_messages("s1", messages)
+
+    _, said, called = memory.chat("s1").items
+    assert isinstance(called, FunctionCall)
+    assert (said.text, called.arguments) == ("t", "{}")
 
 
 @pytest.mark.parametrize("role", ["assistant", "chatbot", "model"])

@@ -10,6 +10,8 @@ const CHUNK = 100;
 // The number of lines that are shown above the line of a position.
 const BEFORE = 4;
 const CHUNKS_MAX = 60;
+// Lines below the screen: the Tab key may be quicker than the next drawing, and would leave the list behind the last one.
+const BEYOND = 12;
 
 export async function screen(place) {
   if (place.screen === "event") return eventScreen(place);
@@ -241,7 +243,9 @@ class Lines {
     const { clientHeight } = this.element;
     if (!clientHeight) return;
     const from = Math.floor(this.first);
-    const until = Math.min(this.count, from + Math.ceil(clientHeight / LINE) + 2);
+    const shown = Math.ceil(clientHeight / LINE) + 2;
+    // Where a position is a share of the lines, lines below the screen could make the list taller.
+    const until = Math.min(this.count, from + shown + (this.isScaled ? 0 : BEYOND));
     const top = this.element.scrollTop - (this.isScaled ? 0 : this.element.scrollTop - from * LINE);
     const made = [];
     this.missing = new Set();
@@ -250,7 +254,7 @@ class Lines {
       if (!event && !this.list) this.missing.add(Math.floor(row / CHUNK));
       made.push(this.line(row, event, top + (row - from) * LINE));
     }
-    if (!this.list && !this.wish.ctx) this.drawn(from, until - from);
+    if (!this.list && !this.wish.ctx) this.drawn(from, Math.min(shown, until - from));
     else this.drawn(0, 0);
     refill(this.spacer, made.length ? made : h("p", { class: "empty" }, this.list && !this.isEnd ? "Looking…" : this.isFiltered || this.wish.ctx ? "No event fits." : "No event was recorded yet."));
     if (this.missing.size || (this.list && !this.isEnd && until >= this.count - 20)) this.wanted();

@@ -22,6 +22,7 @@ from ....domain.chat.context import ChatContext
 from ....domain.chat.events import ChatItemEvent
 from ....domain.chat.rules.commands import EvictItems, RestoreItems
 from ....domain.clock import REAL_SYSTEM
+from ....domain.concurrency.known_types import known
 from ....domain.concurrency.threads import in_thread
 from ....domain.context.journal import retried
 from ....domain.errors import ConcurrencyError, InvalidInputError, LogWentBackError
@@ -427,7 +428,7 @@ class _Marks(msgspec.Struct):
     actions: dict[str, Any] = {}
 
 
-_marks_of = msgspec.json.Decoder(_Marks).decode
+_marks_of = msgspec.json.Decoder(known(_Marks)).decode
 
 
 def _left_out(events: Sequence[_Marks]) -> dict[int, str]:

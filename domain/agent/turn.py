@@ -29,7 +29,7 @@ class Guarded:
     _kind: ClassVar[str]
     _settable_while_running: ClassVar[frozenset[str]] = frozenset()
     # Attributes that are checked when they are set, not when they are used: the class, and what to give.
-    _classes: ClassVar[Mapping[str, tuple[Any, str]]] = {"hooks": (list, "give a list of hooks")}
+    _classes: ClassVar[Mapping[str, tuple[Any, str]]] = {"hooks": (list | tuple, "give a list of hooks")}
     _is_running = False
 
     def _why_guarded(self) -> str | None:

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from ..arguments import require_texts
 from ..concurrency.locks import cached_property
 from ..frozen import thaw
 from ..spans import Ref
@@ -184,8 +183,8 @@ class Trajectory:
         return self.limited_to([self.root, *reached([self.root], following.__getitem__)])
 
     def limited_to(self, names: Iterable[str]) -> Trajectory:
-        """Return the graph with only these nodes and the edges between them."""
-        wanted = set(require_texts(names, "the names"))
+        """Return the graph with only these nodes, or this one, and the edges between them."""
+        wanted = {names} if isinstance(names, str) else set(names)
         for name in wanted:
             _ends_at(self._following, name)
         return Trajectory(

@@ -341,17 +341,19 @@ class _View:
 
 
 class _ItemRows(_AncestorRows):
-    """The marks of one chat, the rows of its own items with an id, if it is given, and those that `add` reads."""
+    """The marks of one chat, the rows of its own items with an id, and those that `add` reads."""
 
-    def __init__(self, store: ProjectionStore, item: str | None, context: str, end: int) -> None:
+    def __init__(self, store: ProjectionStore, item: str, context: str, end: int) -> None:
         self._store, self._item = store, item
+        # Origins that `add` has looked up: the forks of a chat ask its rows for the same ones again.
+        self._looked_up: set[str] = set()
         super().__init__(store, context, end)
         self.named = [row.birth for row in self.rows.values() if row.type]
 
     def _read(self, store: ProjectionStore, end: int | None) -> list[ValidityRow]:
         assert end is not None, "the chat is read up to a version"
         marks: list[ValidityRow] = store.rows_under(VALIDITY, marks_prefix(self.context))
-        return marks if self._item is None else [*marks, *self._own_items(store, end, {"item": self._item})]
+        return [*marks, *self._own_items(store, end, {"item": self._item})]
 
     def brought(self) -> list[str]:
         """Return the origins of the items that came with forks and merges."""
@@ -359,13 +361,15 @@ class _ItemRows(_AncestorRows):
 
     def add(self, births: Iterable[str]) -> None:
         """Read the rows about items with these origins."""
-        keys = [item_key(self.context, Ref.parse(birth)) for birth in births if birth not in self.rows]
+        new = {*births} - self.rows.keys() - self._looked_up
+        self._looked_up |= new
+        keys = [item_key(self.context, Ref.parse(birth)) for birth in new]
         found = self._store.load(VALIDITY, keys).values() if keys else ()
         self.rows |= {row.birth: row for row in found}
 
 
-# Returns the marks of a chat up to a version, and its rows of the items with an id, if it is given.
-ReadItemRows = Callable[[str | None, str, int], _ItemRows]
+# Returns the marks of a chat up to a version, and its rows of the items with an id.
+ReadItemRows = Callable[[str, str, int], _ItemRows]
 
 
 def item_rows_reader(store: ProjectionStore) -> ReadItemRows:
@@ -375,17 +379,17 @@ def item_rows_reader(store: ProjectionStore) -> ReadItemRows:
 
 @opening("the table of validity", remedy=REBUILD)
 def item_intervals(
-    store: ProjectionStore, read: ReadItemRows, context: str, until: int, item: str | None, births: Iterable[str] = ()
+    store: ProjectionStore, read: ReadItemRows, context: str, until: int, item: str, births: Iterable[str] = ()
 ) -> list[StoredInterval] | None:
     """
-    Return the intervals, as far as they began up to a version, of the items with this id, or with one of these origins.
+    Return the intervals, as far as they began up to a version, of items with this id and of those with these origins.
 
     None means that there is no such item. The rows of other items are not read, except those of what a merge or a
     selecting fork brought, to see their ids.
     """
     with trusted(context):
         lineage = lineage_rows(partial(read, item), context, until)
-        brought = [] if item is None else [birth for member, _ in lineage for birth in member.brought()]
+        brought = [birth for member, _ in lineage for birth in member.brought()]
         copied = described(store, brought, ()).items() if brought else ()
         named = (birth for member, _ in lineage for birth in member.named)
         wanted = {*births, *named, *(birth for birth, row in copied if row.item == item)}

@@ -113,9 +113,8 @@ def _in_chat(
     log: Log, store: ProjectionStore, read: ReadItemRows, stream: str, asked: _Asked, until: int
 ) -> _Left | str:
     births = [birth for birth in asked.births if reference_in(birth)]
-    stays = item_intervals(store, read, stream, until, None, births) if births else None
-    if stays is None:
-        stays = item_intervals(store, read, stream, until, asked.name)
+    # An id may look like an origin, too.
+    stays = item_intervals(store, read, stream, until, asked.name, births)
     if stays is None:
         # The rows have no call ids, so the chat itself is read.
         items = chat_items(log, stream, until)

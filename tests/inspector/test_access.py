@@ -118,15 +118,14 @@ def test_what_is_chosen_is_seen_in_the_colours_of_the_person(browser: Browser, s
     profile = Watched(browser, served, forced_colors="active")
     page = profile.open("/c/a@12")
     page.locator(".item").first.click()
-    style = "(one, name) => getComputedStyle(one)[name]"
-    assert page.locator(".item[aria-current]").evaluate(style, "outlineStyle") == "solid"
+    expect(page.locator(".item[aria-current]")).to_have_css("outline-style", "solid")
     tabs = page.get_by_role("tab")
-    borders = [tab.evaluate(style, "borderBottomColor") for tab in tabs.all()]
-    assert borders.count(tabs.first.evaluate(style, "borderBottomColor")) == 1
+    borders = tabs.evaluate_all("all => all.map((one) => getComputedStyle(one).borderBottomColor)")
+    assert borders.count(borders[0]) == 1
     page = profile.open("/c/run:mia%2Fs1%2F1%2F0")
     page.get_by_role("button", name="Table").click()
     page.get_by_role("row").last.click()
-    assert page.get_by_role("row", selected=True).evaluate(style, "outlineStyle") == "solid"
+    expect(page.get_by_role("row", selected=True)).to_have_css("outline-style", "solid")
     profile.close()
 
 

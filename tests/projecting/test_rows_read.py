@@ -244,7 +244,9 @@ def test_an_id_may_look_like_an_origin(store: refold.Store) -> None:
     ticket = store.chat("ticket")
     ticket.add_message("user", "hello")
     desk = ticket.fork("desk")
-    desk.add_items([refold.ChatMessage(id="ticket@2", role="user", content=["second mail of the ticket"])])
+    desk.add_items(
+        [refold.ChatMessage(id="ticket@2", role=refold.ChatRole.USER, content=["second mail of the ticket"])]
+    )
     desk.evict("ticket@2", reason="too long")
 
     assert store.why_gone("desk", "ticket@2").reason == "too long"

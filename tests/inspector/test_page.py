@@ -81,7 +81,8 @@ def test_the_keys_do_what_the_help_says(watched: Watched, served: Served) -> Non
     page.locator("h1").click()
     press("Space")
     expect(page.get_by_label("Pause")).to_be_visible()
-    expect(about).to_contain_text("3 of 61")
+    # It goes on meanwhile: which version is met is chance.
+    expect(about).to_contain_text(re.compile(r"\b([3-9]|[1-5]\d) of 61"))
     press("Space")
     expect(page.get_by_label("Play")).to_be_visible()
     press("l")

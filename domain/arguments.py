@@ -140,7 +140,12 @@ def require_texts(values: str | Iterable[str], what: str) -> tuple[str, ...]:
 
 
 def require_tags(tags: Iterable[str] | None) -> tuple[str, ...]:
-    """Return tags, each once, sorted. As in the seed, those of a plain text are its characters."""
+    """
+    Return tags, each once, sorted. As in the seed, those of a plain text are its characters.
+
+    Raises:
+        InvalidInputError: they cannot be iterated over, or one is no text.
+    """
     if not isinstance(tags, Iterable | None):
         raise InvalidInputError(f"the tags are {tags!r}: take a list of texts")
     return tuple(sorted({require_unicode(tag, "a tag") for tag in tags or ()}))

@@ -52,7 +52,7 @@ OTHERS = 0o077
 POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://", re.IGNORECASE)
 SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://|(postgres(?:ql)?|sqlite|file)(?:\+\w+)?:", re.IGNORECASE)
 # A connection string of libpq, which is a list of key=value in any order; and a name and a password before a host.
-KEYWORDS = re.compile(r"(^|.*\s)(host|hostaddr|port|dbname|user|password|service|sslmode|options|passfile)\s*=")
+KEYWORDS = re.compile(r"(?<!\S)(host|hostaddr|port|dbname|user|password|service|sslmode|options|passfile)\s*=")
 LOGIN = re.compile(r":[^/@]*@")
 FORMS = "give a path, postgresql://user:password@host:port/name or :memory:"
 
@@ -80,7 +80,7 @@ def location_of(given: object) -> str:
     found = SCHEME.match(text)
     if found:
         raise InvalidInputError(f"a location that begins with {(found[1] or found[2])!r} is none of Refold's: {FORMS}")
-    if KEYWORDS.match(text) or LOGIN.search(text):
+    if KEYWORDS.search(text) or LOGIN.search(text):
         raise InvalidInputError(
             f"the location looks like a connection string, and is no URL: {FORMS}; for a file of this name give a Path"
         )

@@ -176,6 +176,7 @@ class Agent(Guarded):
         context_id: str | None = None,
     ) -> None:
         _require_registered(tools)
+        known_tags = frozenset(require_tags(tags))
         AgentRegistry.require_free(name)
         if store is not None:
             kept_id = context_id_of(name) if context_id is None else context_id
@@ -189,7 +190,7 @@ class Agent(Guarded):
         self._tool_names = {tool.__name__ for tool in tools}
         self.name, self.description, self.tools = name, description, list(tools)
         self.context_pool, self.context_queue = context_pool, context_queue
-        self.tags = frozenset(require_tags(tags))
+        self.tags = known_tags
         self.hooks: list[Hook] = []
         self.turn_hooks: list[Hook] = []
         self._store = store

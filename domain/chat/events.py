@@ -200,7 +200,8 @@ class StateSaved(TaggedEvent, frozen=True, kw_only=True, gc=False, tag="chat.sta
     value: JsonObject = b""
 
 
-# The items that a model speaks or reads. The others are about the conversation: no provider is sent one.
+# The items that a model speaks or reads. The others are about the conversation: no provider is sent one as an item, and
+# the instructions and tools of a changed configuration are sent apart.
 Spoken = MessageAdded | FunctionCalled | FunctionReturned
 ABOUT_CONVERSATION = (HandedOff, ConfigUpdated)
 ChatItemEvent = MessageAdded | FunctionCalled | FunctionReturned | HandedOff | ConfigUpdated

@@ -345,7 +345,9 @@ class Seals:
                 place += len(run)
         return False
 
-    def has_new(self, stream: str, version: int, seal: bytes, read_erasures: Callable[[], Iterable[object]]) -> bool:
+    def has_after_reading(
+        self, stream: str, version: int, seal: bytes, read_erasures: Callable[[], Iterable[object]]
+    ) -> bool:
         """Return the same after the erasures were read again, unless it is known. No event of erasures is erased."""
         if stream == STREAM:
             return False

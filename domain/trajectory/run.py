@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from datetime import datetime
 from functools import partial
@@ -154,6 +154,8 @@ class Run(Context[RunState]):
         if name == "steps_max":
             require_whole(value, name)
         elif name in ("pre_workflow", "post_workflow"):
+            # The check would use up an iterator.
+            value = list(value) if isinstance(value, Iterator) else value
             _steps(value, name)
         super().__setattr__(name, value)
 

@@ -176,7 +176,8 @@ def usage(by: tuple[str, ...], since: str | None, until: str | None, context: st
     def asked(store: Store) -> tuple[list[UsageSum], bool]:
         only = None if context is None else args.stream_of(store, context)
         sums = store.usage(by=by, since=since, until=until, context=only)
-        return sums, bool(sums or store.usage(by=()))
+        # The second question reads all rows, and only a person is told its answer.
+        return sums, bool(sums) or (not prints_json() and bool(store.usage(by=())))
 
     def of_rows(found: list[list[Any]]) -> tuple[list[UsageSum], bool]:
         with args.reading() as store:

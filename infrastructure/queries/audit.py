@@ -193,7 +193,7 @@ def began_with(log: Log, stream: str) -> dict[Ref, Item]:
 
 
 def _chat_reader(log: Log, stream: str, version: int) -> Reader:
-    # Only if an event names an item that no event before it was.
+    # The chat is folded only if an event names an item that none of the events read so far has added.
     items = cache(partial(chat_items, log, stream, version))
 
     def read(refs: Sequence[Ref]) -> Mapping[Ref, Item]:

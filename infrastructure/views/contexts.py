@@ -1,8 +1,8 @@
 """
 Contexts at one version, for the reading commands and the page.
 
-Queues, pools, windows and memories are folded here from their events. The context classes would make contents instances
-of their classes, and these belong to programs that a reader of the store does not load.
+Queues, pools, windows and memories are folded here, from a snapshot and the events after it. The context classes would
+make contents instances of their classes, and these belong to programs that a reader of the store does not load.
 """
 
 from __future__ import annotations
@@ -129,6 +129,7 @@ class ChatItemView(ItemView):
 
     def _entries(self, ordinals: Sequence[int]) -> list[Entry]:
         items = self._items
+        items.item_table.fetch(ordinals)
         refs = [items.ref(ordinal).within(self.stream) for ordinal in ordinals]
         born = first_events(self.log, refs)
         return [

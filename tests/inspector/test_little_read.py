@@ -83,6 +83,31 @@ def test_the_last_items_of_a_chat_are_read_without_the_others(tmp_path: Path) ->
         assert items.is_unread(2 * SNAPSHOT_EVENTS)
 
 
+def test_items_that_left_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if they lie far apart, which would else be a reading of the log for each."""
+    with refold.open(str(tmp_path / "s.db")) as store:
+        chat = store.chat("x", durability="enqueue")
+        for number in range(3 * SNAPSHOT_EVENTS):
+            chat.add_message("user", f"{number}")
+        chat.evict([item.id for item in chat.items[:: SNAPSHOT_EVENTS // 8]])
+        store.flush()
+        assert len(store.chat("x").items) > 0
+    with refold.open(str(tmp_path / "s.db")) as store:
+        view = view_of(store, "chat:x", None)
+        readings = list[object]()
+        put = StoredItems._put
+
+        def noted(self: StoredItems, places: Any) -> None:
+            readings.append(places)
+            put(self, places)
+
+        monkeypatch.setattr(StoredItems, "_put", noted)
+        assert isinstance(view, ItemView)
+        assert len(view.evicted(tail=20)) == 20
+
+    assert len(readings) == 1
+
+
 @pytest.mark.parametrize("kind", ["queue", "pool"])
 def test_a_container_is_read_from_its_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Its present items, and the events after the snapshot; not all that there ever were."""

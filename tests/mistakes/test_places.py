@@ -51,6 +51,8 @@ def test_what_is_no_location(location: Any) -> None:
         "host=localhost dbname=agents password=geheim",
         " password = geheim",
         "application_name=agents connect_timeout=5 host=localhost password=geheim",
+        "\n  host=localhost\n  password=geheim\n",
+        "application_name=agents\n  password=geheim",
         "mia:geheim@localhost/agents",
         "postgres//mia:geheim@localhost/agents",
         "postgresql:/mia:geheim@localhost/agents",

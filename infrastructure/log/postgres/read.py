@@ -289,7 +289,9 @@ class Reader:
 
     def _is_erased(self, stream: str, version: int, seal: bytes) -> bool:
         """Return whether an erasure of the log says that this is left of an event."""
-        return self._seals.has_new(stream, version, seal, lambda: self.read_events(Range(ERASURES, 0, VERSION_MAX)))
+        return self._seals.has_after_reading(
+            stream, version, seal, lambda: self.read_events(Range(ERASURES, 0, VERSION_MAX))
+        )
 
     def check_rows(self, rows: Sequence[Row]) -> None:
         """

@@ -375,7 +375,7 @@ class Reader:
 
     def _is_erased(self, connection: sqlite3.Connection, stream: str, version: int, seal: bytes) -> bool:
         """Return whether an erasure of the log says that this is left of an event."""
-        return self._seals.has_new(stream, version, seal, partial(self._erasures, connection))
+        return self._seals.has_after_reading(stream, version, seal, partial(self._erasures, connection))
 
     def _erasures(self, connection: sqlite3.Connection) -> Sequence[Event]:
         key = first_value(connection, KEY_OF_STREAM, ERASURES)

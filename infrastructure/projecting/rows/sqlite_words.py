@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import msgspec
 
@@ -65,9 +66,9 @@ def wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable[
     which sums of hashes are compared. So neither rows nor words are held here. If two rows have as many words, and the
     index has these in place of each other, that is not noticed.
 
-    Frequent words and an eighth of the others, by their hashes, are also looked up as a search does it: by FTS5's own
-    table of the first words of its pages, which no scan of the index uses. If a row is missing there, a search finds
-    none of the words on that page, which are hundreds, or frequent ones.
+    Frequent words and an eighth of the others, by their checksums, are also looked up as a search does it: by FTS5's
+    own table of the first words of its pages, which no scan of the index uses. If a row is missing there, a search
+    finds none of the words on that page, which are hundreds, or frequent ones.
     """
     words = 0
     ((wrong,),) = connection.execute(
@@ -87,7 +88,7 @@ def wrong_in_index(connection: sqlite3.Connection, table: str, expand: Callable[
     indexed, is_missed = 0, False
     for word, rows in terms:
         indexed += hash(word) * rows
-        if rows >= FREQUENT_ROWS or hash(word) % LOOKED_UP_OF == 0:
+        if rows >= FREQUENT_ROWS or crc32(word) % LOOKED_UP_OF == 0:
             is_missed |= connection.execute(one_term, (word,)).fetchone() != (rows,)
     return int(wrong) or int(indexed != words or is_missed)
 

@@ -72,6 +72,15 @@ def test_filling_queues() -> None:
     assert [type(one.event).__name__ for one in run.recorded_events()].count("StepsCleared") == 2
 
 
+def test_a_workflow_may_be_an_iterator() -> None:
+    """It is read once, when it is set."""
+    run, _ = asked()
+    run.pre_workflow = (step for step in ("load", "clean"))  # type: ignore[assignment]  # as a program without types
+    for _ in range(2):
+        assert run.init_todolist() == []
+        assert [step["name"] for step in run.steps("pre")] == ["load", "clean"]
+
+
 def test_a_step_is_given_back_once() -> None:
     """Not twice, not before it was taken; also after its queue was cleared."""
     run, _ = asked()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def module_of(statement: ast.stmt) -> str:
     return ".".join((named or "").split(".")[:2])
 
 
+@cache
 def frameworks() -> dict[str, dict[str, str]]:
     """Return the packages that adapters import: who imports each, an adapter or other code of Refold's, and where."""
     found: dict[str, dict[str, str]] = defaultdict(dict)

@@ -85,15 +85,11 @@ class Comparison:
         self._until: dict[str, Moment] = {}
         self._failed: Failures = {}
         made = self._runner.projections
-        try:
-            self._until = {name: one.moment for name, one in zip(made, store.checkpoints(*made.values()), strict=True)}
-        except Exception:
-            # Of one at least: the others can be compared.
-            for name, projection in made.items():
-                try:
-                    self._until[name] = store.checkpoint(projection)
-                except Exception as error:
-                    self._failed[name] = error
+        for name, found in zip(made, checkpoints_or_errors(store, made.values()), strict=True):
+            if isinstance(found, Exception):
+                self._failed[name] = found
+            else:
+                self._until[name] = found
         self.events = 0
 
     def close(self) -> None:
@@ -185,6 +181,22 @@ class Comparison:
     def set_aside(self, projection: Projection) -> list[SetAside]:
         """Return the events that the fold went on without."""
         return self._scratch.set_aside(projection)
+
+
+def checkpoints_or_errors(store: ProjectionStore, projections: Collection[Projection]) -> list[Moment | Exception]:
+    """Return the checkpoint of each projection, or the error because of which it cannot be read."""
+    try:
+        return [one.moment for one in store.checkpoints(*projections)]
+    except Exception:
+        # One at least cannot be read; the others can.
+        return [_checkpoint_or_error(store, one) for one in projections]
+
+
+def _checkpoint_or_error(store: ProjectionStore, projection: Projection) -> Moment | Exception:
+    try:
+        return store.checkpoint(projection)
+    except Exception as error:
+        return error
 
 
 def compared_with(

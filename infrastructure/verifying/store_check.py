@@ -23,6 +23,7 @@ from ...domain.trajectory.rules import RUNS
 from ...domain.window.rules import WINDOWS
 from ...projections.catalogue import CatalogueRow
 from ...projections.contract import Projection, SearchedRow
+from ..projecting.comparison import checkpoints_or_errors
 from ..projecting.rebuild import rebuild
 from ..projecting.runner import ProjectionRunner, contradictions, keep_trace, traces
 from ..projecting.shadow import Progress, Stop
@@ -306,7 +307,7 @@ class _ProjectionCheck(NamedTuple):
         except Exception as error:
             return _unreadable(error, "its rows")
         if not is_met:
-            return _Fault(f"it stands at {_checkpoint(kept, self.projection)}, and the log at {self.log.now()}")
+            return _Fault(f"it stands at {_checkpoints(kept, [self.projection])[0]}, and the log at {self.log.now()}")
         if report.differing:
             keys = ", ".join(difference.key for difference in report.differences[:3])
             return _Fault(f"{report.differing:,} rows are not what the events give: {keys}")
@@ -348,23 +349,13 @@ def _unreadable(error: Exception, what: str) -> _Fault:
 
 
 def _checkpoints(store: ProjectionStore, projections: Collection[Projection]) -> list[Moment]:
-    try:
-        return [one.moment for one in store.checkpoints(*projections)]
-    except Exception:
-        # Of one at least: the others are known all the same.
-        return [_checkpoint(store, one) for one in projections]
-
-
-def _checkpoint(store: ProjectionStore, projection: Projection) -> Moment:
-    try:
-        return store.checkpoint(projection)
-    except StorageReadOnlyError:
-        # Reading it needs a table, which would have to be created; the projection will be left out.
-        return BEGINNING
-    except Exception as error:
-        # The comparison of its rows, which comes later, reports it.
-        damage_of(error, "its checkpoint")
-        return BEGINNING
+    found = checkpoints_or_errors(store, projections)
+    for one in found:
+        # Of a table that would have to be created first, the projection will be left out. Other errors are reported by
+        # the comparison of the rows, which comes later.
+        if isinstance(one, Exception) and not isinstance(one, StorageReadOnlyError):
+            damage_of(one, "its checkpoint")
+    return [BEGINNING if isinstance(one, Exception) else one for one in found]
 
 
 def with_faults(report: Report, faults: Iterable[tuple[str, str]]) -> Report:

@@ -1,5 +1,5 @@
 """
-An agent in a process of its own: `python -m tests.contract.agent_writer PLACE NAME COUNT [kill]`.
+An agent in a process of its own: `main(PLACE, NAME, COUNT, [kill])`.
 
 Its tool gives items for a pool that is shared, and prints each when it was routed; at the end it may kill the process.
 """

@@ -1,4 +1,4 @@
-"""A writer of items in a process of its own: `python -m tests.contract.container_writer KIND PLACE WRITER COUNT`."""
+"""A writer of items in a process of its own: `main(KIND, PLACE, WRITER, COUNT)`."""
 
 import asyncio
 from typing import Any

@@ -1,5 +1,5 @@
 """
-Somebody who shares a run, in a process of their own: `python -m tests.contract.run_writer PLACE WHAT [...]`.
+Somebody who shares a run, in a process of their own: `main(PLACE, WHAT, ...)`.
 
 `tell ROUND` prints all that a round shows, `take` takes steps and prints them until there are none, `begin COUNT`
 begins sub-agents and prints their numbers, `grow COUNT [kill]` registers nodes and prints them when they are kept.

@@ -1,4 +1,4 @@
-"""A writer in a process of its own: `python -m tests.contract.writer MODE PLACE STREAM WRITER COUNT`."""
+"""A writer in a process of its own: `main(MODE, PLACE, STREAM, WRITER, COUNT)`."""
 
 import json
 import time

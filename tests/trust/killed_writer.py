@@ -1,4 +1,4 @@
-"""A writer that is killed before one of its steps: `python -m tests.trust.killed_writer URL WITNESS STEP`."""
+"""A writer that is killed before one of its steps: `main(URL, WITNESS, STEP)`."""
 
 import os
 import signal
